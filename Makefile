@@ -1,0 +1,42 @@
+# Two commands matter: `make up` gives a running platform, `make test` proves it. The rest is for those who work on it.
+unexport PYTHONDONTWRITEBYTECODE
+SHELL := /bin/sh
+V := .venv/bin
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
+
+setup: ## the virtual environment, nothing else
+	@tools/setup runtime
+
+up: setup ## start Windlass on this machine
+	@$(V)/windlass up $(ARGS)
+
+setup-dev:
+	@tools/setup runtime && tools/setup dev
+
+parts: setup-dev ## the real servers the tests use (apt, when root on Debian)
+	@tools/parts
+
+test: parts ## the whole suite, on real parts
+	@$(V)/python -m pytest $(ARGS)
+
+check: setup-dev ## format, lint, types, import rule, dependencies
+	@$(V)/ruff format --check .
+	@$(V)/ruff check .
+	@$(V)/mypy
+	@$(V)/lint-imports --no-cache
+	@$(V)/deptry .
+
+format: setup-dev ## put the code in shape
+	@$(V)/ruff format .
+	@$(V)/ruff check --fix .
+
+demo: setup ## a guided minute: three jobs, their logs, their end
+	@$(V)/python -m examples.demo
+
+bench: parts ## figures, as ratios to the floor measured in the same run
+	@$(V)/python -m bench $(ARGS)
+
+.PHONY: help setup setup-dev up parts test check format demo bench

@@ -1,0 +1,1 @@
+"""One transition table per noun that lives. The table is the specification; docs draw it, tests walk it."""

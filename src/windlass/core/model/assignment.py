@@ -1,0 +1,39 @@
+"""What a node is told: the whole set of runs and doomed volumes, never a command. Repeating or losing one changes nothing."""
+
+from msgspec import Struct
+
+from windlass.core.model.ids import JobId, Millis, NodeId, RunId, TenantId, VolumeId
+from windlass.core.model.job import JobSpec
+from windlass.core.model.run import Intent, Token
+
+
+class Assignment(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One run the node should have, with all it needs to make it true."""
+
+    run: RunId
+    job: JobId
+    tenant: TenantId
+    name: str
+    """The job's name, for labels and for people."""
+    token: Token
+    intent: Intent
+    volume: VolumeId
+    attempt: int
+    spec: JobSpec
+    runtime: str = "container"
+    index: int = 0
+    count: int = 1
+    gpu_ids: tuple[str, ...] = ()
+    timeout_ms: Millis | None = None
+    """Counted by the node from the start it observed, so it holds while the control plane is away."""
+    grace_ms: Millis = Millis(10_000)
+
+
+class Assignments(Struct, frozen=True, kw_only=True):
+    """Everything node `node` should have at `epoch`, `number`. A lower epoch is refused; an older number is skipped."""
+
+    node: NodeId
+    epoch: int
+    number: int
+    runs: tuple[Assignment, ...] = ()
+    doomed_volumes: tuple[VolumeId, ...] = ()

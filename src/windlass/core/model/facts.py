@@ -1,0 +1,53 @@
+"""What a node reports. Facts carry the run's token; the World drops those whose token is not the current one."""
+
+from msgspec import Struct
+
+from windlass.core.model.ids import Millis, NodeId, RunId, VolumeId
+from windlass.core.model.run import RunState, Token
+
+
+class RunProgressed(Struct, frozen=True, kw_only=True, tag=True):
+    """The run is on its way: `progress` says pulling, staging, creating (with the reason when it is retried)."""
+
+    run: RunId
+    token: Token
+    progress: str
+
+
+class RunStarted(Struct, frozen=True, kw_only=True, tag=True):
+    run: RunId
+    token: Token
+
+
+class RunEnded(Struct, frozen=True, kw_only=True, tag=True):
+    """The run is over on the node, its log complete. `state` is EXITED, STOPPED, LOST or REFUSED (it never started)."""
+
+    run: RunId
+    token: Token
+    state: RunState
+    exit_code: int | None = None
+    reason: str = ""
+    """Stable: Completed, ExitCode, OOMKilled, DeadlineExceeded, Cancelled, ImagePull, StartFailed, Vanished …"""
+    message: str = ""
+    """For people; for a failure, the end of the log."""
+    ran_ms: Millis = Millis(0)
+    is_retriable: bool = True
+    """False where another attempt must meet the same end: an image name that cannot exist."""
+
+
+class RunRemoved(Struct, frozen=True, kw_only=True, tag=True):
+    """Nothing of the run is left on the node but its log."""
+
+    run: RunId
+
+
+class VolumeMade(Struct, frozen=True, kw_only=True, tag=True):
+    volume: VolumeId
+    node: NodeId
+
+
+class VolumeGone(Struct, frozen=True, kw_only=True, tag=True):
+    volume: VolumeId
+
+
+Fact = RunProgressed | RunStarted | RunEnded | RunRemoved | VolumeMade | VolumeGone

@@ -1,0 +1,133 @@
+"""A job: run to completion. `Job` is the small record the World lives on; `JobSpec` is the rest, read only at a start.
+
+The two are stored under different keys, so that placing a job rewrites a few hundred bytes and a million queued jobs fit
+in memory.
+"""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from windlass.core.model.ids import JobId, Millis, NodeId, TenantId
+from windlass.core.model.money import Micros
+from windlass.core.model.resources import Resources
+from windlass.core.model.shape import Shape
+
+
+class JobState(StrEnum):
+    PENDING = "PENDING"
+    SCHEDULED = "SCHEDULED"
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    TIMED_OUT = "TIMED_OUT"
+    CANCELLED = "CANCELLED"
+
+
+TERMINAL = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.TIMED_OUT, JobState.CANCELLED})
+
+
+class JobKind(StrEnum):
+    JOB = "Job"
+    EPHEMERAL = "EphemeralAccelerationJob"
+
+
+class OnLostNode(StrEnum):
+    WAIT = "wait"
+    MOVE = "move"
+    DUPLICATE = "duplicate"
+
+
+class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the World knows of a job. It never moves back except to PENDING, by a retry."""
+
+    id: JobId
+    tenant: TenantId
+    name: str
+    seq: int
+    """Order of acceptance; FIFO within a tenant is by this, and survives a rebuild."""
+    shape: Shape
+    created_at: Millis
+    since: Millis
+    """When it entered its present state."""
+    state: JobState = JobState.PENDING
+    kind: JobKind = JobKind.JOB
+    priority: int = 0
+    labels: tuple[tuple[str, str], ...] = ()
+    image: str = ""
+    """Repeated from the spec, because every list shows it."""
+
+    attempt: int = 0
+    """Runs made so far; the current run's number while one lives."""
+    retries: int = 0
+    count: int = 1
+    """Members of a gang; each has an index below it."""
+    not_before: Millis = Millis(0)
+    """A retry backs off until then."""
+    timeout_ms: Millis | None = None
+    expected_ms: Millis | None = None
+    cost_max: Micros | None = None
+    grace_ms: Millis = Millis(10_000)
+
+    is_suspended: bool = False
+    is_cancelled: bool = False
+    """A cancel was accepted; it wins unless a result was committed first."""
+    is_name_given: bool = False
+    """The user chose the name, so it is held in the name index until the job is deleted."""
+
+    on_lost_node: OnLostNode = OnLostNode.WAIT
+    lost_after_ms: Millis = Millis(600_000)
+    run_ttl_ms: Millis = Millis(0)
+    volume_ttl_ms: Millis = Millis(3_600_000)
+
+    node: NodeId | None = None
+    started_at: Millis | None = None
+    finished_at: Millis | None = None
+    exit_code: int | None = None
+    reason: str = ""
+    message: str = ""
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in TERMINAL
+
+    @property
+    def is_waiting(self) -> bool:
+        """In the queue: placeable as soon as there is room and its backoff has passed."""
+        return self.state is JobState.PENDING and not self.is_suspended and not self.is_cancelled
+
+
+class Input(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A blob staged into the job's volume before its first run."""
+
+    digest: str
+    """`sha256:<hex>`"""
+    size: int
+    path: str = ""
+    """Where it lies under /artifacts; for an archive, the directory it unpacks into."""
+    is_archive: bool = False
+
+
+class JobSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What to run. Written once at submit; only `inputs` grows, while the job is suspended."""
+
+    image: str = ""
+    command: tuple[str, ...] = ()
+    """Replaces the image's entrypoint and command when given; never passed to a shell."""
+    env: tuple[tuple[str, str], ...] = ()
+    workdir: str = ""
+    needs: Resources
+    pids_max: int = 4096
+    inputs: tuple[Input, ...] = ()
+    wants_terminal: bool = False
+    """`run -it`: stdin open, a pseudo-terminal."""
+    wants_network: bool = True
+    model: str = ""
+    input_path: str = ""
+    output_path: str = ""
+    collect: bool = False
+    webhook: str = ""
+    storage_class: str = ""
+    volume_size_bytes: int = 1 << 30
+    queue_name: str = ""

@@ -1,0 +1,35 @@
+"""A machine with an agent on it, and the pool that counts it as a worker."""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from windlass.core.model.ids import Millis, NodeId, PoolId
+from windlass.core.model.resources import Resources
+
+
+class NodeState(StrEnum):
+    ACTIVE = "active"
+    NOT_READY = "NotReady"
+    INACTIVE = "Inactive"
+    CORDONED = "cordoned"
+    DRAINING = "draining"
+    REMOVED = "removed"
+
+
+class Node(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    id: NodeId
+    pool: PoolId
+    capacity: Resources
+    gpu_ids: tuple[str, ...] = ()
+    runtimes: tuple[str, ...] = ("container",)
+    """What it can run: `container`, `process`."""
+    labels: tuple[tuple[str, str], ...] = ()
+    state: NodeState = NodeState.ACTIVE
+    since: Millis = Millis(0)
+    runs_max: int = 10_000
+    """Runs at once, whatever they ask for."""
+
+    @property
+    def takes_runs(self) -> bool:
+        return self.state is NodeState.ACTIVE

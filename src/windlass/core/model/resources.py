@@ -1,0 +1,43 @@
+"""What a job asks for and a node has: integers with their own arithmetic. GPUs asked for are a count, GPUs held are device ids."""
+
+from msgspec import Struct
+
+
+class Resources(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    cpu_millis: int = 0
+    memory_bytes: int = 0
+    gpus: int = 0
+
+    def __add__(self, other: "Resources") -> "Resources":
+        return Resources(
+            cpu_millis=self.cpu_millis + other.cpu_millis,
+            memory_bytes=self.memory_bytes + other.memory_bytes,
+            gpus=self.gpus + other.gpus,
+        )
+
+    def __sub__(self, other: "Resources") -> "Resources":
+        return Resources(
+            cpu_millis=self.cpu_millis - other.cpu_millis,
+            memory_bytes=self.memory_bytes - other.memory_bytes,
+            gpus=self.gpus - other.gpus,
+        )
+
+    def __mul__(self, times: int) -> "Resources":
+        return Resources(
+            cpu_millis=self.cpu_millis * times, memory_bytes=self.memory_bytes * times, gpus=self.gpus * times
+        )
+
+    def fits_in(self, room: "Resources") -> bool:
+        return self.cpu_millis <= room.cpu_millis and self.memory_bytes <= room.memory_bytes and self.gpus <= room.gpus
+
+    def lacks(self, room: "Resources") -> tuple[str, ...]:
+        """The names of what does not fit, in the order people care about."""
+        pairs = (
+            ("gpu", self.gpus, room.gpus),
+            ("cpu", self.cpu_millis, room.cpu_millis),
+            ("memory", self.memory_bytes, room.memory_bytes),
+        )
+        return tuple(name for name, need, have in pairs if need > have)
+
+
+NOTHING = Resources()

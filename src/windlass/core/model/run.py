@@ -1,0 +1,72 @@
+"""One attempt at a job on one node. A run never moves back; a retry is a new run."""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from windlass.core.model.ids import JobId, Millis, NodeId, RunId, TenantId
+from windlass.core.model.resources import Resources
+
+
+class RunState(StrEnum):
+    ASSIGNED = "ASSIGNED"
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    UNKNOWN = "UNKNOWN"
+    EXITED = "EXITED"
+    STOPPED = "STOPPED"
+    LOST = "LOST"
+    REFUSED = "REFUSED"
+
+
+ENDED = frozenset({RunState.EXITED, RunState.STOPPED, RunState.LOST, RunState.REFUSED})
+
+
+class Intent(StrEnum):
+    """What the control plane wants of a run; the node reports what is."""
+
+    RUN = "run"
+    STOP = "stop"
+    """Ended early by cancel or timeout; the node reports the end as usual."""
+    KEEP = "keep"
+    """Over and accepted; its container stays until the run TTL, then the record goes and the node removes it."""
+
+
+class Token(Struct, frozen=True, order=True, array_like=True):
+    """The fencing token: only growing, stored before it is sent. A result counts only with the current one."""
+
+    epoch: int
+    n: int
+
+    def __str__(self) -> str:
+        return f"{self.epoch}.{self.n}"
+
+
+class Run(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    id: RunId
+    job: JobId
+    tenant: TenantId
+    node: NodeId
+    attempt: int
+    token: Token
+    needs: Resources
+    since: Millis
+    assigned_at: Millis
+    index: int = 0
+    gpu_ids: tuple[str, ...] = ()
+    state: RunState = RunState.ASSIGNED
+    intent: Intent = Intent.RUN
+    keep_until: Millis | None = None
+    started_at: Millis | None = None
+    ended_at: Millis | None = None
+    exit_code: int | None = None
+    reason: str = ""
+    message: str = ""
+    progress: str = ""
+    """What a STARTING run is doing: pulling, staging, creating."""
+    ran_ms: Millis | None = None
+    """Measured by the node's monotonic clock; what metering charges."""
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in ENDED

@@ -1,0 +1,18 @@
+"""Jobs with equal needs share a shape: one queue per tenant and shape, one placement question for all of them."""
+
+from msgspec import Struct
+
+from windlass.core.model.ids import NodeId, PoolId
+from windlass.core.model.resources import Resources
+
+
+class Shape(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    needs: Resources
+    runtime: str = "container"
+    """`container` or `process`: what the node must be able to run."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """Node labels that must match, sorted by key."""
+    pools: tuple[PoolId, ...] = ()
+    """Pools it may use; empty means any."""
+    node: NodeId | None = None
+    """Pinned, because its volume already lies there."""

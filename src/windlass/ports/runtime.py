@@ -1,0 +1,192 @@
+"""What runs things on a node: Docker, Podman, plain processes, later Kubernetes.
+
+A run is named by its id and labelled with installation and node; the runtime never adopts, lists or removes anything without
+both labels. Every verb may be repeated: `create` of what exists and `remove` of what is gone succeed. `start` is the one act
+that must happen at most once per run, also across crashes: it starts only what was created and never ran.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from enum import StrEnum
+from typing import Protocol
+
+from msgspec import Struct
+
+from windlass.core.errors import WindlassError
+from windlass.core.model.assignment import Assignment
+from windlass.core.model.ids import Millis, RunId, VolumeId
+from windlass.core.model.resources import Resources
+from windlass.core.model.run import Token
+
+
+class Phase(StrEnum):
+    ABSENT = "absent"
+    CREATED = "created"
+    RUNNING = "running"
+    EXITED = "exited"
+
+
+class Observed(Struct, frozen=True, kw_only=True):
+    """What the runtime says of a run at this moment."""
+
+    run: RunId
+    phase: Phase
+    token: Token | None = None
+    pid: int | None = None
+    exit_code: int | None = None
+    is_oom: bool = False
+    ran_ms: Millis = Millis(0)
+    """Between start and end, by the runtime's own record; 0 while unknown."""
+    started_wall: float | None = None
+    finished_wall: float | None = None
+    error: str = ""
+    """The engine's own words when it could not start it."""
+
+
+class Machine(Struct, frozen=True, kw_only=True):
+    """What the node offers."""
+
+    runtime: str
+    """For people: `docker 28.2`, `podman 4.3`, `process`."""
+    kind: str
+    """`container` or `process`; what a shape asks for."""
+    capacity: Resources
+    gpu_ids: tuple[str, ...] = ()
+
+
+class Stream(StrEnum):
+    STDOUT = "stdout"
+    STDERR = "stderr"
+
+
+class LogLine(Struct, frozen=True, kw_only=True):
+    """One line as written, without its newline. `at` is RFC 3339 UTC with nanoseconds, as the runtime recorded or saw it."""
+
+    at: str
+    stream: Stream
+    text: bytes
+    is_partial: bool = False
+    """The newline is still to come (or never came before the end): the next chunk of this stream continues it."""
+
+
+class LogPosition(Struct, frozen=True, kw_only=True):
+    """What the reader already holds, computed from its own file, so that a resumed follow loses and doubles nothing."""
+
+    last_at: str = ""
+    lines_at_last: Mapping[str, int] = {}
+    """How many chunks of each stream carry exactly `last_at`."""
+    bytes_of: Mapping[str, int] = {}
+    """Bytes of each stream already held, newlines counted."""
+
+
+class ImageUnavailable(WindlassError):
+    """No image to run. `code` says why: image-not-found, image-denied, image-name, registry-unreachable."""
+
+    default_code = "image-unavailable"
+
+    def __init__(self, message: str, *, is_transient: bool, code: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message, code=code, hint=hint)
+        self.is_transient = is_transient
+
+
+class StartFailed(WindlassError):
+    """The engine created it but could not start it (no such command, no such device). It never ran."""
+
+    default_code = "start-failed"
+
+
+class Terminal(Protocol):
+    """A duplex byte stream into a container: attach, exec, debug."""
+
+    async def send(self, data: bytes) -> None: ...
+
+    async def close_input(self) -> None: ...
+
+    def output(self) -> AsyncIterator[tuple[Stream, bytes]]: ...
+
+    async def resize(self, *, rows: int, columns: int) -> None: ...
+
+    async def exit_code(self) -> int | None:
+        """After the output has ended."""
+        ...
+
+
+class Runtime(Protocol):
+    async def machine(self) -> Machine:
+        """Unavailable when the engine does not answer."""
+        ...
+
+    def ensure_image(self, image: str) -> AsyncIterator[str]:
+        """Make the image present, yielding progress lines for people. ImageUnavailable, Unavailable. No retries here."""
+        ...
+
+    async def ensure_volume(self, volume: VolumeId, *, labels: Mapping[str, str]) -> None: ...
+
+    async def put_archive(self, volume: VolumeId, path: str, tar: AsyncIterator[bytes]) -> None:
+        """Unpack an already validated tar stream into `path` below the volume's root; parents are made."""
+        ...
+
+    def get_archive(self, volume: VolumeId, path: str) -> AsyncIterator[bytes]:
+        """A tar stream of `path` below the volume's root. NotFound when absent. Links that leave the root are not followed."""
+        ...
+
+    async def remove_volume(self, volume: VolumeId) -> None: ...
+
+    async def volumes(self) -> tuple[VolumeId, ...]:
+        """Ours, by label."""
+        ...
+
+    async def create(self, assignment: Assignment) -> None:
+        """Create, hardened, not started. A run of that id that exists already is left as it is."""
+        ...
+
+    async def start(self, run: RunId) -> None:
+        """Start what is CREATED; leave alone what is running or has exited. StartFailed."""
+        ...
+
+    async def observe(self, run: RunId) -> Observed: ...
+
+    async def observe_all(self) -> tuple[Observed, ...]:
+        """Every run of this installation and node, by label. Unavailable is not the same as empty."""
+        ...
+
+    async def wait(self, run: RunId) -> Observed:
+        """Return when it is EXITED or ABSENT; survives an engine restart in between (Unavailable is retried inside)."""
+        ...
+
+    async def stop(self, run: RunId, *, grace_ms: Millis) -> None:
+        """SIGTERM, after the grace SIGKILL; returns when it is over. Absent or over is fine."""
+        ...
+
+    def logs(self, run: RunId, *, after: LogPosition) -> AsyncIterator[LogLine]:
+        """From `after` on, following until the run is over and everything it wrote has been yielded."""
+        ...
+
+    async def remove(self, run: RunId) -> None:
+        """Container and anonymous parts; not the volume. Ends it first if it must."""
+        ...
+
+    def attach(self, run: RunId) -> AbstractAsyncContextManager[Terminal]: ...
+
+    def execute(
+        self, run: RunId, command: tuple[str, ...], *, wants_terminal: bool
+    ) -> AbstractAsyncContextManager[Terminal]: ...
+
+    def debug(
+        self,
+        volume: VolumeId,
+        *,
+        name: str,
+        image: str,
+        command: tuple[str, ...],
+        labels: Mapping[str, str],
+        keep: bool,
+    ) -> AbstractAsyncContextManager[Terminal]:
+        """A shell beside the volume, mounted at /mnt; removed at the end unless `keep`."""
+        ...
+
+    async def remove_all(self) -> int:
+        """Everything with our labels: containers, volumes, networks. Answers how many things went. For `down --purge`."""
+        ...
+
+    async def close(self) -> None: ...
