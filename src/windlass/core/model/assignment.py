@@ -36,4 +36,6 @@ class Assignments(Struct, frozen=True, kw_only=True):
     epoch: int
     number: int
     runs: tuple[Assignment, ...] = ()
+    kept: tuple[RunId, ...] = ()
+    """Over and accepted; what is left of them stays until it is no longer listed here."""
     doomed_volumes: tuple[VolumeId, ...] = ()

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from windlass.core.model.ids import JobId, Millis, NodeId, TenantId
+from windlass.core.model.ids import JobId, Millis, NodeId, TenantId, VolumeId
 from windlass.core.model.money import Micros
 from windlass.core.model.resources import Resources
 from windlass.core.model.shape import Shape
@@ -75,6 +75,12 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A cancel was accepted; it wins unless a result was committed first."""
     is_name_given: bool = False
     """The user chose the name, so it is held in the name index until the job is deleted."""
+    is_deleted: bool = False
+    """Deleted while alive: cancelled first, its history erased at its end."""
+    drops_volume: bool = False
+    """Deleted together with its volume."""
+    volume: VolumeId | None = None
+    """The volume it adopted (made by copy-file before it); None: the one named by its own id."""
 
     on_lost_node: OnLostNode = OnLostNode.WAIT
     lost_after_ms: Millis = Millis(600_000)
@@ -91,6 +97,10 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def is_over(self) -> bool:
         return self.state in TERMINAL
+
+    @property
+    def volume_id(self) -> VolumeId:
+        return self.volume or VolumeId(self.id)
 
     @property
     def is_waiting(self) -> bool:

@@ -5,6 +5,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from windlass.core.model.ids import JobId, Millis, NodeId, TenantId, VolumeId
+from windlass.core.model.job import Input
 
 
 class VolumeState(StrEnum):
@@ -25,5 +26,12 @@ class Volume(Struct, frozen=True, kw_only=True, omit_defaults=True):
     node: NodeId | None = None
     state: VolumeState = VolumeState.WAITING
     since: Millis = Millis(0)
+    inputs: tuple[Input, ...] = ()
+    """Files copied in before the job came; it takes them over when it does."""
     expires_at: Millis | None = None
     """None while its job lives; then finished_at plus the volume TTL."""
+
+
+def volume_name(job_name: str) -> str:
+    """What people see and say, on every home."""
+    return f"artifacts-{job_name}"

@@ -1,0 +1,61 @@
+"""What time alone decides: backoffs that end, kept runs, aged volumes, old keys. `now` is service time: it never jumps."""
+
+from msgspec.structs import replace
+
+from windlass.core.model.ids import JobId, Millis, RunId, VolumeId
+from windlass.core.model.volume import Volume, VolumeState
+from windlass.core.world.finish import doom
+from windlass.core.world.records import Table
+from windlass.core.world.timers import Due
+from windlass.core.world.world import World
+
+
+def expire(world: World, *, now: Millis, limit: int = 1000) -> int:
+    """Settle what is due, `limit` things at most; answers the number to wait for."""
+    world.tables.now = max(world.tables.now, now)
+    for _ in range(limit):
+        due = world.tables.timers.pop_due(now)
+        if due is None:
+            break
+        _settle(world, *due, now)
+    return world.number
+
+
+def _settle(world: World, due: Due, key: str, now: Millis) -> None:
+    """The timer is a hint: the record decides."""
+    tables = world.tables
+    match due:
+        case Due.BACKOFF:
+            job = tables.jobs.get(JobId(key))
+            if job is not None and job.is_waiting and job.not_before <= now:
+                tables.queue.add(job)
+        case Due.RUN_TTL:
+            run = tables.runs.get(RunId(key))
+            if run is not None and run.keep_until is not None and run.keep_until <= now:
+                with world.decision(now):
+                    world.drop(Table.RUNS, run.id)
+        case Due.VOLUME_TTL:
+            volume = tables.volumes.get(VolumeId(key))
+            if volume is not None and is_expired(volume, now):
+                with world.decision(now):
+                    _expire_volume(world, volume, now)
+        case Due.KEY:
+            known = tables.keys.get(key)
+            if known is not None and known.expires_at <= now:
+                with world.decision(now):
+                    world.drop(Table.KEYS, key)
+                    world.drop(Table.ANSWERS, key)
+
+
+def is_expired(volume: Volume, now: Millis) -> bool:
+    return volume.state is not VolumeState.DROPPING and volume.expires_at is not None and volume.expires_at <= now
+
+
+def _expire_volume(world: World, volume: Volume, now: Millis) -> None:
+    """A container that is kept past its end still holds the volume: the volume waits for it."""
+    kept_until = [run.keep_until for run in (world.runs_of(volume.job) if volume.job else ()) if run.keep_until]
+    latest = max(kept_until, default=None)
+    if latest is not None and latest > now:
+        world.put(Table.VOLUMES, volume.id, replace(volume, expires_at=latest))
+    else:
+        doom(world, volume, now)

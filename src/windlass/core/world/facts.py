@@ -1,0 +1,129 @@
+"""What the nodes report, turned into decisions. A fact with a stale token, or about a run that is over, changes nothing."""
+
+from msgspec.structs import replace
+
+from windlass.core.lifecycle import job as job_lifecycle
+from windlass.core.lifecycle import run as run_lifecycle
+from windlass.core.lifecycle.job import JobEvent
+from windlass.core.lifecycle.run import RunEvent
+from windlass.core.model.facts import Fact, RunEnded, RunProgressed, RunStarted, VolumeGone, VolumeMade
+from windlass.core.model.ids import Millis
+from windlass.core.model.job import Job, JobState
+from windlass.core.model.run import Intent, Run, RunState
+from windlass.core.model.volume import VolumeState
+from windlass.core.world.finish import finish
+from windlass.core.world.records import RunOver, Table
+from windlass.core.world.world import World, with_state
+
+_END_EVENTS = {
+    RunState.EXITED: RunEvent.EXITED,
+    RunState.STOPPED: RunEvent.STOPPED,
+    RunState.REFUSED: RunEvent.REFUSED,
+    RunState.LOST: RunEvent.PROVED_DEAD,
+}
+
+
+def observe(world: World, fact: Fact, *, now: Millis) -> int:
+    """Apply one fact; answers the number that must be durable before it is acknowledged."""
+    with world.decision(now):
+        match fact:
+            case RunProgressed():
+                _progressed(world, fact, now)
+            case RunStarted():
+                _started(world, fact, now)
+            case RunEnded():
+                _ended(world, fact, now)
+            case VolumeMade():
+                volume = world.tables.volumes.get(fact.volume)
+                if volume is not None and volume.state is VolumeState.WAITING:
+                    present = replace(volume, node=fact.node, state=VolumeState.PRESENT, since=now)
+                    world.put(Table.VOLUMES, volume.id, present)
+            case VolumeGone():
+                if fact.volume in world.tables.volumes:
+                    world.drop(Table.VOLUMES, fact.volume)
+    return world.number
+
+
+def _progressed(world: World, fact: RunProgressed, now: Millis) -> None:
+    run = world.current_run(fact.run, fact.token)
+    if run is None or (run.state, RunEvent.PREPARING) not in run_lifecycle.NEXT or run.progress == fact.progress:
+        return
+    state = run_lifecycle.follow(run, RunEvent.PREPARING)
+    since = run.since if state is run.state else now
+    world.put(Table.RUNS, run.id, replace(run, state=state, progress=fact.progress, since=since))
+    job = world.tables.jobs[run.job]
+    if job.state is JobState.SCHEDULED:
+        world.put(Table.JOBS, job.id, with_state(job, now=now, state=job_lifecycle.follow(job, JobEvent.TAKEN_UP)))
+
+
+def _started(world: World, fact: RunStarted, now: Millis) -> None:
+    run = world.current_run(fact.run, fact.token)
+    if run is None or (run.state, RunEvent.STARTED) not in run_lifecycle.NEXT:
+        return
+    state = run_lifecycle.follow(run, RunEvent.STARTED)
+    started_at = run.started_at if run.started_at is not None else now
+    world.put(Table.RUNS, run.id, replace(run, state=state, started_at=started_at, progress="", since=now))
+    job = world.tables.jobs[run.job]
+    if job.state is not JobState.RUNNING:
+        first = job.started_at if job.started_at is not None else now
+        state_now = job_lifecycle.follow(job, JobEvent.STARTED)
+        world.put(Table.JOBS, job.id, with_state(job, now=now, state=state_now, started_at=first))
+
+
+def _ended(world: World, fact: RunEnded, now: Millis) -> None:
+    run = world.current_run(fact.run, fact.token)
+    if run is None or run.is_over:
+        return
+    job = world.tables.jobs[run.job]
+    over = replace(
+        run,
+        state=run_lifecycle.follow(run, _END_EVENTS[fact.state]),
+        since=now,
+        started_at=run.started_at if run.started_at is not None or fact.ran_ms == 0 else Millis(now - fact.ran_ms),
+        ended_at=now,
+        exit_code=fact.exit_code,
+        reason=fact.reason,
+        message=fact.message,
+        progress="",
+        ran_ms=fact.ran_ms,
+    )
+    _lay_to_rest(world, job, over, now)
+    _conclude(world, job, over, fact, now)
+
+
+def _lay_to_rest(world: World, job: Job, run: Run, now: Millis) -> None:
+    """Into the history at once; its container is kept for the run TTL if it has one, else the node drops it now."""
+    world.put(Table.OUTBOX, run.id, RunOver(run=run))
+    if job.run_ttl_ms > 0 and run.state is not RunState.LOST:
+        kept = replace(run, intent=Intent.KEEP, keep_until=Millis(now + job.run_ttl_ms))
+        world.put(Table.RUNS, run.id, kept)
+    else:
+        world.drop(Table.RUNS, run.id)
+
+
+def _conclude(world: World, job: Job, run: Run, fact: RunEnded, now: Millis) -> None:
+    if job.is_cancelled:
+        finish(world, job, JobEvent.CANCELLED, run=run, now=now, reason="Cancelled", message="cancelled on request")
+    elif run.reason == "DeadlineExceeded":
+        finish(world, job, JobEvent.TIMED_OUT, run=run, now=now)
+    elif run.state is RunState.EXITED and run.exit_code == 0:
+        finish(world, job, JobEvent.SUCCEEDED, run=run, now=now)
+    elif fact.is_retriable and job.attempt <= job.retries:
+        _retry(world, job, run, now)
+    else:
+        finish(world, job, JobEvent.FAILED, run=run, now=now)
+
+
+def _retry(world: World, job: Job, run: Run, now: Millis) -> None:
+    policy = world.policy
+    backoff = min(policy.retry_backoff_ms << min(job.attempt - 1, 20), policy.retry_backoff_max_ms)
+    again = with_state(
+        job,
+        now=now,
+        state=job_lifecycle.follow(job, JobEvent.RETRIED),
+        node=None,
+        not_before=Millis(now + backoff),
+        reason=run.reason,
+        message=f"attempt {job.attempt} of {job.retries + 1} ended: {run.reason}; trying again",
+    )
+    world.put(Table.JOBS, job.id, again)

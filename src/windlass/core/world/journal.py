@@ -1,0 +1,66 @@
+"""Every change the World makes, in order: the committer writes it out, a trial or a refused commit takes it back."""
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+
+from msgspec import Struct
+
+from windlass.core.world.records import Record, Table
+
+
+class Entry(Struct, frozen=True):
+    """One record's change, made by decision `number`."""
+
+    number: int
+    table: Table
+    key: str
+    old: Record | None
+    new: Record | None
+
+
+class Journal:
+    """The changes that are not durable yet, oldest first. At most one batch of them is with the committer at a time."""
+
+    def __init__(self) -> None:
+        self._entries: deque[Entry] = deque()
+        self._taken = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def append(self, entry: Entry) -> None:
+        self._entries.append(entry)
+
+    def take(self, entries_max: int) -> list[Entry]:
+        """The oldest entries, whole decisions only; one whole decision at least, even if it is larger."""
+        assert self._taken == 0, "the previous batch is still with the committer"
+        end = self._decision_boundary(entries_max)
+        self._taken = end
+        return list(islice(self._entries, end))
+
+    def settle(self) -> None:
+        """The batch that was taken is durable: it can no longer be undone."""
+        for _ in range(self._taken):
+            self._entries.popleft()
+        self._taken = 0
+
+    def undo_to(self, size: int) -> Iterator[Entry]:
+        """Take entries back, newest first, until `size` are left."""
+        while len(self._entries) > size:
+            yield self._entries.pop()
+        self._taken = min(self._taken, size)
+
+    def _decision_boundary(self, entries_max: int) -> int:
+        end = min(len(self._entries), entries_max)
+        if end == len(self._entries):
+            return end
+        number = self._entries[end].number
+        cut = end
+        while cut and self._entries[cut - 1].number == number:
+            cut -= 1
+        if cut:
+            return cut
+        while end < len(self._entries) and self._entries[end].number == number:
+            end += 1
+        return end

@@ -1,0 +1,74 @@
+"""Placement: the heads of the lanes onto nodes, one numbered decision per job, until nothing fits."""
+
+from msgspec.structs import replace
+
+from windlass.core.lifecycle import job as job_lifecycle
+from windlass.core.lifecycle.job import JobEvent
+from windlass.core.model.ids import Millis, run_id
+from windlass.core.model.job import Job
+from windlass.core.model.run import Run, Token
+from windlass.core.model.volume import Volume, volume_name
+from windlass.core.placement.nodes import Spot, Waiting, refusal
+from windlass.core.world.records import Table
+from windlass.core.world.world import World, with_state
+
+
+def place(world: World, *, now: Millis, limit: int = 256) -> list[Run]:
+    """At most `limit` placements, so that the loop breathes; call again while it returns that many."""
+    world.tables.now = max(world.tables.now, now)
+    _unpark(world)
+    placed: list[Run] = []
+    while len(placed) < limit:
+        head = world.tables.queue.head()
+        if head is None:
+            break
+        lane, job_id = head
+        match world.tables.places.pick(lane.shape):
+            case Waiting(reasons=reasons):
+                world.tables.queue.park(lane, reasons)
+            case Spot() as spot:
+                placed.append(_assign(world, world.tables.jobs[job_id], spot, now))
+    return placed
+
+
+def _unpark(world: World) -> None:
+    """Lanes that could use the room that has grown since; the others stay parked and cost nothing."""
+    tables = world.tables
+    slots = [slot for node in tables.grown if (slot := tables.places.slot(node)) is not None]
+    tables.grown.clear()
+    if not slots:
+        return
+    for lane in tables.queue.parked():
+        if any(refusal(lane.shape, slot) is None for slot in slots):
+            tables.queue.unpark(lane)
+
+
+def _assign(world: World, job: Job, spot: Spot, now: Millis) -> Run:
+    with world.decision(now) as number:
+        attempt = job.attempt + 1
+        run = Run(
+            id=run_id(job.id, index=0, attempt=attempt),
+            job=job.id,
+            tenant=job.tenant,
+            node=spot.node,
+            attempt=attempt,
+            token=Token(world.epoch, number),
+            needs=job.shape.needs,
+            gpu_ids=spot.gpu_ids,
+            since=now,
+            assigned_at=now,
+        )
+        state = job_lifecycle.follow(job, JobEvent.PLACED)
+        world.put(Table.RUNS, run.id, run)
+        world.put(Table.JOBS, job.id, with_state(job, now=now, state=state, attempt=attempt, node=spot.node))
+        _settle_volume(world, job, spot, now)
+    return run
+
+
+def _settle_volume(world: World, job: Job, spot: Spot, now: Millis) -> None:
+    """The job's volume lies on the node of its newest run; inputs are staged again when that node is another."""
+    known = world.tables.volumes.get(job.volume_id)
+    if known is None:
+        known = Volume(id=job.volume_id, tenant=job.tenant, name=volume_name(job.name), job=job.id, since=now)
+    if known.node != spot.node:
+        world.put(Table.VOLUMES, known.id, replace(known, node=spot.node))

@@ -1,0 +1,127 @@
+"""How the World's records lie in the store: one table per noun, one key per record, JSON values with a schema version.
+
+A table that is *kept* is held in memory and rebuilt from the store; the others are only written: specs are read at a start,
+answers at a repeated request, the outbox by the read model.
+"""
+
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from windlass.core.model.ids import JobId, Millis, TenantId
+from windlass.core.model.job import Job, JobSpec
+from windlass.core.model.node import Node
+from windlass.core.model.run import Run
+from windlass.core.model.tenant import Tenant
+from windlass.core.model.volume import Volume
+
+
+class Table(StrEnum):
+    TENANTS = "tenants"
+    NODES = "nodes"
+    JOBS = "jobs"
+    RUNS = "runs"
+    VOLUMES = "volumes"
+    NAMES = "names"
+    KEYS = "keys"
+    ANSWERS = "answers"
+    SPECS = "specs"
+    OUTBOX = "outbox"
+
+
+KEPT: Final = (Table.TENANTS, Table.NODES, Table.JOBS, Table.RUNS, Table.VOLUMES, Table.NAMES, Table.KEYS)
+
+
+class Name(Struct, frozen=True, kw_only=True):
+    """A name somebody chose, held from submit until the job is deleted, so that it means one thing."""
+
+    job: JobId
+
+
+class Key(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An idempotency key that was used: a retry gets the first answer again."""
+
+    job: JobId
+    fingerprint: str
+    expires_at: Millis
+
+
+class Answer(Struct, frozen=True):
+    """The body of the first answer, beside its key but never in memory."""
+
+    body: bytes
+
+
+class JobOver(Struct, frozen=True, kw_only=True, tag="job-over"):
+    """The last word on a job, on its way into the history."""
+
+    job: Job
+
+
+class RunOver(Struct, frozen=True, kw_only=True, tag="run-over"):
+    run: Run
+
+
+class JobErased(Struct, frozen=True, kw_only=True, tag="job-erased"):
+    """Somebody deleted it: its history goes as well."""
+
+    job: JobId
+    tenant: TenantId
+    at: Millis
+
+
+Outgoing = JobOver | RunOver | JobErased
+Record = Tenant | Node | Job | Run | Volume | Name | Key | Answer | JobSpec | Outgoing
+
+_TYPES: Final[dict[Table, Any]] = {
+    Table.TENANTS: Tenant,
+    Table.NODES: Node,
+    Table.JOBS: Job,
+    Table.RUNS: Run,
+    Table.VOLUMES: Volume,
+    Table.NAMES: Name,
+    Table.KEYS: Key,
+    Table.ANSWERS: Answer,
+    Table.SPECS: JobSpec,
+    Table.OUTBOX: Outgoing,
+}
+_DECODERS: Final = {table: msgspec.json.Decoder(kind) for table, kind in _TYPES.items()}
+_ENCODER: Final = msgspec.json.Encoder()
+
+ROOT: Final = "w/"
+NUMBER_KEY: Final = "w/number"
+"""Epoch and number of the newest decision in the store: what an uncertain commit is judged by."""
+
+
+def store_key(table: Table, key: str) -> str:
+    return f"{ROOT}{table}/{key}"
+
+
+def table_prefix(table: Table) -> str:
+    return f"{ROOT}{table}/"
+
+
+def parse_key(key: str) -> tuple[Table, str] | None:
+    """The table and key of a store key, or None for keys that are not the World's."""
+    if not key.startswith(ROOT):
+        return None
+    table, slash, rest = key[len(ROOT) :].partition("/")
+    return (Table(table), rest) if slash else None
+
+
+def encode(record: Record) -> bytes:
+    return _ENCODER.encode(record)
+
+
+def decode(table: Table, value: bytes) -> Any:
+    """The record; unknown fields are ignored on reading, so that a newer writer does not stop an older reader."""
+    return _DECODERS[table].decode(value)
+
+
+class Mark(Struct, frozen=True):
+    """The value under NUMBER_KEY."""
+
+    epoch: int
+    number: int

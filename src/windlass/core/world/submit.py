@@ -1,0 +1,148 @@
+"""Admission into the World: a submission becomes a job, with its name, key and adopted volume, in one decision."""
+
+from collections.abc import Callable
+from hashlib import sha256
+
+from msgspec.structs import replace
+
+from windlass.core.admission.fit import check_fit
+from windlass.core.errors import Conflict, Denied
+from windlass.core.model.ids import JobId, Millis, TenantId
+from windlass.core.model.job import Job, JobSpec, OnLostNode
+from windlass.core.model.naming import made_up_name
+from windlass.core.model.shape import Shape
+from windlass.core.model.submission import Idempotency, Submission
+from windlass.core.model.tenant import Tenant
+from windlass.core.model.volume import Volume, VolumeState, volume_name
+from windlass.core.world.records import Answer, Key, Name, Table
+from windlass.core.world.world import World
+
+Render = Callable[[Job, JobSpec], bytes]
+
+
+def submit(
+    world: World,
+    tenant: TenantId,
+    submission: Submission,
+    *,
+    job: JobId,
+    now: Millis,
+    idempotency: Idempotency | None = None,
+    render: Render | None = None,
+) -> tuple[Job, JobSpec]:
+    """Accept, or raise with nothing changed. The caller has asked `find_replay` first."""
+    owner = _owner(world, tenant)
+    with world.decision(now):
+        accepted = _make_job(world, owner, submission, job, now)
+        check_fit(accepted.shape, world.tables.places)
+        _hold_name(world, accepted)
+        accepted, spec = _adopt_volume(world, accepted, submission.spec)
+        world.put(Table.JOBS, job, accepted)
+        world.put(Table.SPECS, job, spec)
+        if idempotency is not None:
+            _remember(world, tenant, idempotency, accepted, spec, now, render)
+    return accepted, spec
+
+
+def find_replay(world: World, tenant: TenantId, idempotency: Idempotency) -> Key | None:
+    """The key's first use, if there was one; Conflict when it was for something else."""
+    known = world.tables.keys.get(key_id(tenant, idempotency.key))
+    if known is not None and known.fingerprint != idempotency.fingerprint:
+        raise Conflict(
+            "this idempotency key was used for a different request",
+            code="idempotency-mismatch",
+            hint="use a new key for a new request",
+        )
+    return known
+
+
+def key_id(tenant: TenantId, key: str) -> str:
+    return f"{tenant}/{sha256(key.encode()).hexdigest()}"
+
+
+def name_id(tenant: TenantId, name: str) -> str:
+    return f"{tenant}/{name}"
+
+
+def _owner(world: World, tenant: TenantId) -> Tenant:
+    owner = world.tables.tenants.get(tenant)
+    if owner is None:
+        raise Denied(f"there is no tenant {tenant!r} here", code="tenant-unknown")
+    return owner
+
+
+def _make_job(world: World, owner: Tenant, asked: Submission, job: JobId, now: Millis) -> Job:
+    default_on_lost = OnLostNode.MOVE if asked.retries else OnLostNode.WAIT
+    return Job(
+        id=job,
+        tenant=owner.id,
+        name=asked.name or made_up_name(job),
+        seq=world.tables.seq + 1,
+        shape=Shape(
+            needs=asked.spec.needs, runtime=asked.runtime, labels=tuple(sorted(asked.node_labels)), pools=asked.pools
+        ),
+        created_at=now,
+        since=now,
+        kind=asked.kind,
+        priority=asked.priority,
+        labels=tuple(sorted(asked.labels)),
+        image=asked.spec.image,
+        retries=asked.retries,
+        count=asked.count,
+        timeout_ms=asked.timeout_ms if asked.timeout_ms is not None else owner.default_timeout_ms,
+        expected_ms=asked.expected_ms,
+        cost_max=asked.cost_max,
+        grace_ms=asked.grace_ms,
+        is_suspended=asked.is_suspended,
+        is_name_given=bool(asked.name),
+        on_lost_node=asked.on_lost_node or default_on_lost,
+        lost_after_ms=asked.lost_after_ms,
+        run_ttl_ms=asked.run_ttl_ms,
+        volume_ttl_ms=asked.volume_ttl_ms,
+    )
+
+
+def _hold_name(world: World, job: Job) -> None:
+    if not job.is_name_given:
+        return
+    key = name_id(job.tenant, job.name)
+    taken = world.tables.names.get(key)
+    if taken is not None:
+        raise Conflict(
+            f"the name {job.name!r} is taken by job {taken.job}",
+            code="name-taken",
+            hint=f"choose another name, or delete it first: windlass delete {job.name}",
+        )
+    world.put(Table.NAMES, key, Name(job=job.id))
+
+
+def _adopt_volume(world: World, job: Job, spec: JobSpec) -> tuple[Job, JobSpec]:
+    """A volume that copy-file made for this name becomes the job's, with what was copied into it."""
+    volume = waiting_volume(world, job.tenant, job.name)
+    if volume is None:
+        return job, spec
+    adopted = replace(volume, job=job.id, expires_at=None)
+    world.put(Table.VOLUMES, volume.id, adopted)
+    return replace(job, volume=volume.id), replace(spec, inputs=(*volume.inputs, *spec.inputs))
+
+
+def _remember(
+    world: World,
+    tenant: TenantId,
+    idempotency: Idempotency,
+    job: Job,
+    spec: JobSpec,
+    now: Millis,
+    render: Render | None,
+) -> None:
+    key = key_id(tenant, idempotency.key)
+    expires_at = Millis(now + world.policy.key_ttl_ms)
+    world.put(Table.KEYS, key, Key(job=job.id, fingerprint=idempotency.fingerprint, expires_at=expires_at))
+    world.put(Table.ANSWERS, key, Answer(render(job, spec) if render else b""))
+
+
+def waiting_volume(world: World, tenant: TenantId, job_name: str) -> Volume | None:
+    """The volume copy-file made for a job that has not come yet."""
+    found = world.tables.volume_named.get((tenant, volume_name(job_name)))
+    volume = world.tables.volumes.get(found) if found is not None else None
+    return volume if volume is not None and volume.job is None and volume.state is not VolumeState.DROPPING else None

@@ -1,0 +1,142 @@
+"""The World: facts in, numbered decisions out, `now` always an argument.
+
+Every public verb applies its decision at once, notes its changes in the journal under one number, and returns that number;
+nothing may be answered or acted on before the committer has made it durable. A verb that raises has changed nothing.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from windlass.core.errors import Conflict, NotFound
+from windlass.core.model.ids import JobId, Millis, NodeId, RunId, TenantId
+from windlass.core.model.job import Job
+from windlass.core.model.node import Node
+from windlass.core.model.run import Run, Token
+from windlass.core.model.tenant import Tenant
+from windlass.core.world.journal import Entry, Journal
+from windlass.core.world.records import Record, Table
+from windlass.core.world.tables import Tables
+
+
+class Policy(Struct, frozen=True, kw_only=True):
+    """What an admin may turn."""
+
+    retry_backoff_ms: Millis = Millis(1_000)
+    """Before the first retry; doubles with each."""
+    retry_backoff_max_ms: Millis = Millis(60_000)
+    key_ttl_ms: Millis = Millis(7 * 86_400_000)
+    """How long a repeated request finds its first answer."""
+    unclaimed_volume_ttl_ms: Millis = Millis(3_600_000)
+    """A copy-file volume whose job never came goes after this."""
+
+
+class World:
+    def __init__(self, *, epoch: int, policy: Policy | None = None) -> None:
+        self.epoch = epoch
+        self.policy = policy or Policy()
+        self.tables = Tables()
+        self.journal = Journal()
+        self.number = 0
+        """Of the newest decision."""
+
+    # — what the loops ask —
+
+    def load(self, table: Table, key: str, record: Record) -> None:
+        """A record as the store has it, before any decision."""
+        self.tables.replace(table, key, record)
+
+    def job(self, job: JobId, *, tenant: TenantId | None = None) -> Job:
+        """The live job; NotFound for one that is over, unknown, or another tenant's."""
+        found = self.tables.jobs.get(job)
+        if found is None or (tenant is not None and found.tenant != tenant):
+            raise NotFound(f"no live job {job}")
+        return found
+
+    def next_due(self) -> Millis | None:
+        return self.tables.timers.next_at()
+
+    # — making and taking back changes —
+
+    @contextmanager
+    def decision(self, now: Millis) -> Iterator[int]:
+        """All changes inside share one number; an exception takes them back."""
+        self.tables.now = max(self.tables.now, now)
+        size = len(self.journal)
+        self.number += 1
+        try:
+            yield self.number
+        except BaseException:
+            self._undo_to(size)
+            self.number -= 1
+            raise
+        if len(self.journal) == size:
+            self.number -= 1  # nothing changed, so there is nothing to wait for beyond what went before
+
+    @contextmanager
+    def trial(self, now: Millis) -> Iterator["World"]:
+        """Decide freely on the live World, then have it all undone: how `why` and `plan` look ahead."""
+        size, number, then = len(self.journal), self.number, self.tables.now
+        self.tables.now = max(then, now)
+        try:
+            yield self
+        finally:
+            self._undo_to(size)
+            self.number, self.tables.now = number, then
+
+    def undo_uncommitted(self) -> None:
+        """The store refused the batch: nothing after the last durable decision happened."""
+        self._undo_to(0)
+
+    def put(self, table: Table, key: str, record: Record) -> None:
+        old = self.tables.replace(table, key, record)
+        self.journal.append(Entry(self.number, table, key, old, record))
+
+    def drop(self, table: Table, key: str) -> None:
+        old = self.tables.replace(table, key, None)
+        self.journal.append(Entry(self.number, table, key, old, None))
+
+    def _undo_to(self, size: int) -> None:
+        for entry in self.journal.undo_to(size):
+            self.tables.replace(entry.table, entry.key, entry.old)
+
+    # — tenants and nodes —
+
+    def set_tenant(self, tenant: Tenant, *, now: Millis) -> int:
+        with self.decision(now):
+            if self.tables.tenants.get(tenant.id) != tenant:
+                self.put(Table.TENANTS, tenant.id, tenant)
+        return self.number
+
+    def set_node(self, node: Node, *, now: Millis) -> int:
+        with self.decision(now):
+            if self.tables.nodes.get(node.id) != node:
+                self.put(Table.NODES, node.id, node)
+        return self.number
+
+    def remove_node(self, node: NodeId, *, now: Millis) -> int:
+        with self.decision(now):
+            if self.tables.runs_on.get(node):
+                raise Conflict(f"node {node} still has runs", code="node-busy", hint="drain it first")
+            if node in self.tables.nodes:
+                self.drop(Table.NODES, node)
+        return self.number
+
+    def runs_of(self, job: JobId) -> Sequence[Run]:
+        return [self.tables.runs[run] for run in self.tables.runs_of.get(job, ())]
+
+    def live_run(self, job: JobId) -> Run | None:
+        return next((run for run in self.runs_of(job) if not run.is_over), None)
+
+    def current_run(self, run: RunId, token: Token) -> Run | None:
+        """The run, if `token` is the one it was given: anything else is a stale holder's word and does not count."""
+        found = self.tables.runs.get(run)
+        return found if found is not None and found.token == token else None
+
+
+def with_state(job: Job, *, now: Millis, **changes: object) -> Job:
+    """The job changed, and the moment noted when its state changed."""
+    changed = replace(job, **changes)
+    return changed if changed.state is job.state else replace(changed, since=now)
