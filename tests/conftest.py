@@ -1,0 +1,67 @@
+"""Fixtures over the real parts (`tests/parts`), and what a missing part means: a failure where it could be installed."""
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tests.parts import ports, present
+from tests.parts.dockerd import DockerEngine
+from tests.parts.registry import Registry
+from tests.parts.sshd import SshNode
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def free_port() -> Callable[[], int]:
+    """Call it for a loopback port that nobody has."""
+    return ports.free_port
+
+
+@pytest.fixture(scope="session")
+def docker_engine() -> Iterator[DockerEngine]:
+    """One Docker Engine for the whole session, with the busybox image in it. Who breaks engines starts an own one."""
+    with DockerEngine() as engine:
+        engine.import_busybox()
+        yield engine
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    """An empty registry on loopback."""
+    with Registry() as server:
+        yield server
+
+
+@pytest.fixture
+def sshd_nodes() -> Iterator[Callable[..., list[SshNode]]]:
+    """`sshd_nodes(3)` gives three nodes; keyword arguments go to each `SshNode`."""
+    with ExitStack() as open_nodes:
+
+        def start(count: int = 1, **options: object) -> list[SshNode]:
+            return [open_nodes.enter_context(SshNode(**options)) for _ in range(count)]  # type: ignore[arg-type]
+
+        yield start
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    return (yield from _left_out_when_missing())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    return (yield from _left_out_when_missing())
+
+
+def _left_out_when_missing() -> Generator[None, object, object]:
+    try:
+        return (yield)
+    except present.MissingPart as missing:
+        if present.must_be_complete():
+            raise
+        pytest.skip(str(missing))

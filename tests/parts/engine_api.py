@@ -1,0 +1,201 @@
+"""A tiny synchronous client of the Docker Engine API on a unix socket: the tests' second pair of eyes.
+
+It shares no code with the product, so that a fault in the product's adapter cannot hide itself here.
+"""
+
+import http.client
+import json
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from tests.parts import busybox
+
+API_VERSION = "v1.40"  # Docker Engine 20.10 and Podman 4.3 both speak it
+
+
+class EngineRefused(Exception):
+    """The engine answered with an error."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"{status}: {message}")
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A container that ran to its end."""
+
+    id: str
+    exit_code: int
+    output: str
+
+
+class EngineApi:
+    """What tests ask an engine; mixed into `DockerEngine` and `PodmanService`."""
+
+    socket: Path
+
+    @property
+    def host(self) -> str:
+        """The value for DOCKER_HOST."""
+        return f"unix://{self.socket}"
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: dict[str, Any] | None = None,
+        body: Any = None,
+        headers: dict[str, str] | None = None,
+        timeout: float = 60,
+    ) -> bytes:
+        """One request; bytes go as a tar archive, anything else as JSON. EngineRefused for an answer from 400 on."""
+        target = f"/{API_VERSION}{path}" + (f"?{urlencode(_query(query))}" if query else "")
+        headers = dict(headers or {})
+        if isinstance(body, bytes):
+            # Without this header the archive call answers 200 and writes nothing.
+            headers["Content-Type"] = "application/x-tar"
+        elif body is not None:
+            body, headers["Content-Type"] = json.dumps(body).encode(), "application/json"
+        connection = _UnixConnection(self.socket, timeout)
+        try:
+            connection.request(method, target, body=body, headers=headers)
+            response = connection.getresponse()
+            content = response.read()
+        finally:
+            connection.close()
+        if response.status >= 400:
+            raise EngineRefused(response.status, _message(content))
+        return content
+
+    def ask(self, path: str, **query: Any) -> Any:
+        """GET, decoded."""
+        return json.loads(self.call("GET", path, query=query))
+
+    def answers(self, timeout: float = 2) -> bool:
+        """Whether the engine speaks at all."""
+        try:
+            return self.call("GET", "/_ping", timeout=timeout).strip() == b"OK"
+        except (OSError, http.client.HTTPException, EngineRefused):
+            return False
+
+    # images
+
+    def import_busybox(self, tag: str = busybox.IMAGE, *, files: dict[str, bytes] | None = None) -> str:
+        """Put the test image in; gives its id. Extra files make a different image under the tag."""
+        self.call("POST", "/images/load", query={"quiet": "1"}, body=busybox.image_archive(tag, files=files))
+        return str(self.ask(f"/images/{quote(tag, safe='')}/json")["Id"])
+
+    def images(self) -> dict[str, str]:
+        """Tag → image id."""
+        rows = self.ask("/images/json")
+        return {tag: row["Id"] for row in rows for tag in row["RepoTags"] or [] if tag != "<none>:<none>"}
+
+    def tag(self, image: str, new: str) -> None:
+        repository, _, name = new.rpartition(":")
+        self.call("POST", f"/images/{quote(image, safe='')}/tag", query={"repo": repository, "tag": name})
+
+    def push(self, image: str) -> None:
+        repository, _, name = image.rpartition(":")
+        auth = {"X-Registry-Auth": "e30="}  # {} in base64: the header must be there, even to say nothing
+        path = f"/images/{quote(repository, safe='')}/push"
+        _check_stream(self.call("POST", path, query={"tag": name}, headers=auth))
+
+    def pull(self, image: str) -> None:
+        repository, _, name = image.rpartition(":")
+        _check_stream(self.call("POST", "/images/create", query={"fromImage": repository, "tag": name}))
+
+    def remove_image(self, image: str) -> None:
+        self.call("DELETE", f"/images/{quote(image, safe='')}", query={"force": "1"})
+
+    # containers
+
+    def containers(self, all: bool = True, **filters: list[str]) -> list[dict[str, Any]]:  # noqa: A002 - the API's word
+        """Rows as the engine gives them; `label=["a=b"]` and the like narrow them down."""
+        rows: list[dict[str, Any]] = self.ask("/containers/json", all=all, filters=filters)
+        return rows
+
+    def create(self, *command: str, image: str = busybox.IMAGE, name: str | None = None, **options: Any) -> str:
+        """A container that is not yet started; options are the API's own (`HostConfig=…`, `Labels=…`)."""
+        body = {"Image": image, "Cmd": list(command), **options}
+        answer = self.call("POST", "/containers/create", query={"name": name} if name else None, body=body)
+        return str(json.loads(answer)["Id"])
+
+    def start_container(self, container: str) -> None:
+        self.call("POST", f"/containers/{container}/start")
+
+    def run(self, *command: str, timeout: float = 60, **options: Any) -> Ended:
+        """Start, wait for the end, read what it said, remove."""
+        container = self.create(*command, **options)
+        try:
+            self.start_container(container)
+            answer = json.loads(self.call("POST", f"/containers/{container}/wait", timeout=timeout))
+            return Ended(container, answer["StatusCode"], self.logs(container))
+        finally:
+            self.remove_container(container)
+
+    def inspect(self, container: str) -> dict[str, Any]:
+        answer: dict[str, Any] = self.ask(f"/containers/{container}/json")
+        return answer
+
+    def logs(self, container: str) -> str:
+        """Both streams, without the frames."""
+        raw = self.call("GET", f"/containers/{container}/logs", query={"stdout": "1", "stderr": "1"})
+        return _unframed(raw).decode(errors="replace")
+
+    def remove_container(self, container: str) -> None:
+        self.call("DELETE", f"/containers/{container}", query={"force": "1", "v": "1"})
+
+    # what happened
+
+    def events(self, since: float, until: float | None = None, **filters: list[str]) -> list[dict[str, Any]]:
+        """Everything recorded between two wall-clock times, oldest first; `until` is now unless told."""
+        # Nanoseconds in the text: whole seconds would lose what just happened.
+        query = {"since": f"{since:.9f}", "until": f"{until or time.time():.9f}", "filters": filters}
+        return [json.loads(line) for line in self.call("GET", "/events", query=query).splitlines() if line.strip()]
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: Path, timeout: float) -> None:
+        super().__init__("engine", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))
+
+
+def _query(query: dict[str, Any]) -> dict[str, str]:
+    return {
+        key: json.dumps(value) if isinstance(value, dict | list | bool) else str(value) for key, value in query.items()
+    }
+
+
+def _message(content: bytes) -> str:
+    try:
+        return str(json.loads(content)["message"])
+    except (ValueError, KeyError, TypeError):
+        return content.decode(errors="replace").strip()
+
+
+def _check_stream(progress: bytes) -> None:
+    """Push and pull answer 200 first and tell of a failure in the stream."""
+    for line in progress.splitlines():
+        if line.strip() and "error" in (told := json.loads(line)):
+            raise EngineRefused(200, told["error"])
+
+
+def _unframed(raw: bytes) -> bytes:
+    """Log streams come in frames: one byte of kind, three of nothing, four of length."""
+    out = bytearray()
+    while len(raw) >= 8:
+        size = int.from_bytes(raw[4:8], "big")
+        out += raw[8 : 8 + size]
+        raw = raw[8 + size :]
+    return bytes(out)

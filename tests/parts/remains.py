@@ -1,0 +1,109 @@
+"""Removing what container engines leave outside their directories: processes, mounts, cgroups, shim sockets, bridges.
+
+Everything here is found by something that only our part has (its socket path, its directory, its cgroup, its addresses),
+so another engine on the same machine is never touched.
+"""
+
+import contextlib
+import ipaddress
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+from tests.parts import present
+from tests.parts.waiting import wait_for
+
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+def kill_cgroup(name: str) -> None:
+    """Kill all processes in the cgroup `name`, below every controller, and remove it."""
+    for top in _cgroup_directories(name):
+        wait_for(lambda top=top: _kill_members(top), 10, f"the processes of {top} to end")  # type: ignore[misc]
+        for directory, _, _ in os.walk(top, topdown=False):
+            with contextlib.suppress(OSError):
+                os.rmdir(directory)
+
+
+def kill_shims(address: Path) -> None:
+    """Kill the containerd shims that serve the containerd at `address`."""
+    for pid, arguments in _processes():
+        if str(address) in arguments and arguments[0].rpartition("/")[2].startswith("containerd-shim"):
+            _kill(pid)
+    wait_for(
+        lambda: not any(str(address) in arguments and "shim" in arguments[0] for _, arguments in _processes()),
+        10,
+        f"the shims of {address} to end",
+    )
+
+
+def remove_shim_sockets(state: Path) -> None:
+    """Shims listen in a directory common to the whole machine; a killed one leaves its socket there."""
+    for note in state.glob("io.containerd.runtime.v2.task/*/*/address"):
+        socket = note.read_text().strip().removeprefix("unix://")
+        if socket.startswith("/run/containerd/s/"):
+            Path(socket).unlink(missing_ok=True)
+
+
+def unmount_below(directory: Path) -> None:
+    """Detach every mount under the directory, deepest first."""
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    points = [_unescaped(line.split()[4]) for line in lines]
+    for point in sorted((p for p in points if p.startswith(f"{directory}/")), key=len, reverse=True):
+        subprocess.run([present.program("umount"), "--lazy", point], capture_output=True, check=False)
+
+
+def remove_bridges(addresses: ipaddress.IPv4Network) -> None:
+    """Delete the bridges whose own address lies in the range that the part was given."""
+    for bridge in bridges_in(addresses):
+        subprocess.run([present.program("ip"), "link", "delete", bridge], capture_output=True, check=False)
+
+
+def bridges_in(addresses: ipaddress.IPv4Network) -> list[str]:
+    """The names of the bridges with an address in the range."""
+    command = [present.program("ip"), "-json", "-4", "addr", "show", "type", "bridge"]
+    links = json.loads(subprocess.run(command, capture_output=True, check=True).stdout or b"[]")
+    return [link["ifname"] for link in links if any(_is_in(row, addresses) for row in link.get("addr_info", []))]
+
+
+def _is_in(row: dict[str, str], addresses: ipaddress.IPv4Network) -> bool:
+    return ipaddress.ip_address(row["local"]) in addresses
+
+
+def _cgroup_directories(name: str) -> list[Path]:
+    """One directory under the unified hierarchy, or one per controller under version 1."""
+    candidates = [CGROUPS / name, *(top / name for top in CGROUPS.iterdir() if top.is_dir())]
+    return [path for path in candidates if path.is_dir()]
+
+
+def _kill_members(top: Path) -> bool:
+    """Kill what is in the cgroup now; true when nothing was."""
+    pids = {int(pid) for procs in top.rglob("cgroup.procs") for pid in _read(procs).split()}
+    for pid in pids:
+        _kill(pid)
+    return not pids
+
+
+def _processes() -> list[tuple[int, list[str]]]:
+    """Every living process with its arguments; zombies have none and do not count."""
+    entries = (entry for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    told = ((int(entry.name), _read(entry / "cmdline").split("\0")[:-1]) for entry in entries)
+    return [(pid, arguments) for pid, arguments in told if arguments]
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:  # gone meanwhile
+        return ""
+
+
+def _unescaped(path: str) -> str:
+    return path.encode().decode("unicode_escape")
