@@ -4,6 +4,7 @@ A part has a directory of its own, a log in it, and is ready when it can do its 
 by pid: SIGTERM, then SIGKILL. What it leaves outside its directory is removed by its module's `clean_up`.
 """
 
+import contextlib
 import os
 import shutil
 import signal
@@ -109,6 +110,8 @@ class ServerProcess(ABC):
     def pause(self) -> None:
         """SIGSTOP: it is there, holds its sockets, and answers nothing."""
         self.signal(signal.SIGSTOP)
+        # The signal is sent at once, but each thread stops when it next looks.
+        wait_for(lambda: _thread_states(self.pid) <= {"T", "t", "Z", "X"}, 5, f"{self.name} to stand still")
 
     def resume(self) -> None:
         self.signal(signal.SIGCONT)
@@ -150,3 +153,11 @@ class ServerProcess(ABC):
             code = self._process.returncode if self._process else None
             raise PartFailed(f"{self.name} ended with {code} before it was ready\n{self.log_tail()}")
         return self.is_ready()
+
+
+def _thread_states(pid: int) -> set[str]:
+    states = set()
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with contextlib.suppress(OSError):  # a thread that ended meanwhile
+            states.add(stat.read_text().rpartition(")")[2].split()[0])
+    return states
