@@ -1,0 +1,1 @@
+"""Stores: `sqlite` for one machine; what every store shares (checks, leases, watchers) stands beside it."""

@@ -1,0 +1,237 @@
+"""The SQLite store's one writer: a thread that owns the write connection and commits in groups.
+
+Jobs that wait share one transaction and so one fsync, each inside a savepoint of its own. Answers cross back to the event
+loop once per batch. Which errors are certain and which are not is decided here:
+
+- A job that fails leaves no trace; the others of its batch do not notice.
+- SQLITE_FULL, BUSY and READONLY mean that the transaction is not in the WAL: Refused. The batch is tried again one by one,
+  since its neighbour's size is no reason to refuse a small commit.
+- Any other failure of COMMIT may have left a complete transaction in the WAL, invisible now but there after a crash.
+  The next durable commit overwrites it, so we try one at once: when it succeeds the answer is Refused, else Unknown,
+  and nothing is read or written before it does (`in_doubt`).
+"""
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import apsw
+import structlog
+from msgspec import Struct
+
+from windlass.adapters.store import sqlite_statements as sql
+from windlass.adapters.store.commits import Committed
+from windlass.adapters.store.sqlite_statements import Transaction
+from windlass.core.errors import WindlassError
+from windlass.ports.store import Refused, Unknown
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+Job = Callable[[Transaction], T]
+
+BATCH_JOBS_MAX = 1_024
+BATCH_WEIGHT_MAX = 20_000
+"""Writes in one transaction, so that a small commit never waits for more than one large batch."""
+WAITING_WEIGHT_MAX = 500_000
+"""Writes accepted but not durable yet. Beyond this we refuse instead of growing."""
+
+CHECKPOINT_PAGES = 2_000
+RESTART_PAGES = 40_000
+"""Readers can keep the WAL from starting over; past this size a checkpoint waits for them."""
+
+_CERTAIN = (apsw.FullError, apsw.BusyError, apsw.ReadOnlyError)
+
+
+class _Task(Struct):
+    job: Job[Any]
+    weight: int
+    answer: asyncio.Future[Any]
+
+
+class _Outcome(Struct):
+    task: _Task
+    result: Any = None
+    error: Exception | None = None
+
+
+class _RolledBack(Exception):
+    """The whole transaction is gone, surely without effect."""
+
+
+class Writer:
+    def __init__(
+        self, connection: apsw.Connection, revision: int, publish: Callable[[Sequence[Committed]], None]
+    ) -> None:
+        self.in_doubt = False
+        """A failed COMMIT may have executed; set by the thread, read by the loop."""
+        self._connection = connection
+        self._revision = revision
+        self._publish = publish
+        self._loop = asyncio.get_running_loop()
+        self._waiting: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
+        self._waiting_weight = 0
+        self._held_over: _Task | None = None
+        self._wal_pages = 0
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
+        connection.set_wal_hook(self._note_wal_pages)
+        self._thread.start()
+
+    async def submit(self, job: Job[T], *, weight: int = 1) -> T:
+        """Run `job` in the next batch; answers when it is durable. Jobs run in the order of submission."""
+        if self._is_closed:
+            raise Refused("the store is closed", code="store-closed")
+        if self._waiting_weight + weight > WAITING_WEIGHT_MAX:
+            raise Refused("too many writes wait for the disk", code="store-overloaded")
+        answer: asyncio.Future[T] = self._loop.create_future()
+        self._waiting_weight += weight
+        self._waiting.put(_Task(job, weight, answer))
+        return await answer
+
+    def stop(self) -> None:
+        """Take nothing more; what waits is still written."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._waiting.put(None)
+
+    def join(self) -> None:
+        """Blocks until the thread has ended: call it in another one."""
+        self._thread.join()
+
+    # On the loop: one call per batch.
+
+    def _deliver(self, outcomes: Sequence[_Outcome], committed: Sequence[Committed]) -> None:
+        self._publish(committed)
+        for outcome in outcomes:
+            self._waiting_weight -= outcome.task.weight
+            answer = outcome.task.answer
+            if answer.done():  # whoever asked was cancelled
+                continue
+            if outcome.error is None:
+                answer.set_result(outcome.result)
+            else:
+                answer.set_exception(outcome.error)
+
+    # In the thread, from here on.
+
+    def _run(self) -> None:
+        while batch := self._gather():
+            outcomes, committed = self._write(batch)
+            self._loop.call_soon_threadsafe(self._deliver, outcomes, committed)
+            self._checkpoint_when_due()
+
+    def _gather(self) -> list[_Task]:
+        """Everything that waits, within the batch's bounds; waits for the first. Empty: the end."""
+        task, self._held_over = self._held_over, None
+        if task is None:
+            task = self._waiting.get()
+        batch: list[_Task] = []
+        weight = 0
+        while task is not None:
+            weight += task.weight
+            if batch and (weight > BATCH_WEIGHT_MAX or len(batch) == BATCH_JOBS_MAX):
+                self._held_over = task
+                return batch
+            batch.append(task)
+            try:
+                task = self._waiting.get_nowait()
+            except queue.Empty:
+                return batch
+        if batch:  # the end was reached behind them: come back for it
+            self._waiting.put(None)
+        return batch
+
+    def _write(self, batch: Sequence[_Task]) -> tuple[list[_Outcome], list[Committed]]:
+        try:
+            return self._write_together(batch)
+        except _RolledBack as exc:
+            if len(batch) == 1:
+                return [_Outcome(batch[0], error=_refused(exc.__cause__))], []
+        except Exception as exc:
+            log.exception("store_commit_failed", jobs=len(batch))
+            return self._resolve_doubt(batch, exc), []
+        parts = [self._write([task]) for task in batch]
+        return [outcome for part, _ in parts for outcome in part], [commit for _, part in parts for commit in part]
+
+    def _write_together(self, batch: Sequence[_Task]) -> tuple[list[_Outcome], list[Committed]]:
+        tx = Transaction(self._connection, self._revision)
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            outcomes = [self._run_job(task, tx) for task in batch]
+        except apsw.Error as exc:
+            self._roll_back()
+            raise _RolledBack from exc
+        try:
+            self._connection.execute("COMMIT")
+        except _CERTAIN as exc:
+            self._roll_back()
+            raise _RolledBack from exc
+        self._revision = tx.revision
+        self.in_doubt = False
+        return outcomes, tx.committed
+
+    def _run_job(self, task: _Task, tx: Transaction) -> _Outcome:
+        """One job in a savepoint. An error that took the whole transaction with it is the batch's."""
+        revision, committed = tx.revision, len(tx.committed)
+        tx.connection.execute("SAVEPOINT job")
+        try:
+            outcome = _Outcome(task, result=task.job(tx))
+        except Exception as exc:
+            if not tx.connection.in_transaction:
+                raise
+            tx.connection.execute("ROLLBACK TO job")
+            tx.revision = revision
+            del tx.committed[committed:]
+            outcome = _Outcome(task, error=exc if isinstance(exc, WindlassError) else _refused(exc))
+        tx.connection.execute("RELEASE job")
+        return outcome
+
+    def _resolve_doubt(self, batch: Sequence[_Task], exc: Exception) -> list[_Outcome]:
+        self.in_doubt = True
+        self._roll_back()
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            sql.settle(Transaction(self._connection, self._revision))
+            self._connection.execute("COMMIT")
+        except apsw.Error:
+            self._roll_back()
+            error = Unknown(f"the disk failed while committing: {exc}")
+            return [_Outcome(task, error=error) for task in batch]
+        self.in_doubt = False
+        return [_Outcome(task, error=_refused(exc)) for task in batch]
+
+    def _roll_back(self) -> None:
+        # A failed COMMIT, or a full disk, has often rolled back already.
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+    def _note_wal_pages(self, _connection: apsw.Connection, _database: str, pages: int) -> int:
+        self._wal_pages = pages
+        return apsw.SQLITE_OK
+
+    def _checkpoint_when_due(self) -> None:
+        """After the answers have left, so that nobody waits for it. A failure only lets the WAL grow for a while."""
+        if self._wal_pages < CHECKPOINT_PAGES:
+            return
+        mode = apsw.SQLITE_CHECKPOINT_RESTART if self._wal_pages > RESTART_PAGES else apsw.SQLITE_CHECKPOINT_PASSIVE
+        try:
+            self._connection.wal_checkpoint(mode=mode)
+        except apsw.Error as exc:
+            log.warning("store_checkpoint_failed", error=str(exc), wal_pages=self._wal_pages)
+
+
+def _refused(exc: BaseException | None) -> Refused:
+    match exc:
+        case apsw.FullError():
+            refused = Refused("the store's disk is full", code="store-disk-full", hint="free some space; writes resume")
+        case apsw.ReadOnlyError():
+            refused = Refused("the store's disk is read-only", code="store-read-only")
+        case apsw.BusyError():
+            refused = Refused("another process holds the store's file", code="store-busy")
+        case _:
+            refused = Refused(f"the store could not write: {exc}")
+    refused.__cause__ = exc
+    return refused

@@ -1,0 +1,1 @@
+"""Fakes that pass the contract suites, builders, and the faulty store and network of the simulation tests."""
