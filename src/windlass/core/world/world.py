@@ -41,6 +41,7 @@ class World:
         self.journal = Journal()
         self.number = 0
         """Of the newest decision."""
+        self._is_deciding = False
 
     # — what the loops ask —
 
@@ -62,18 +63,23 @@ class World:
 
     @contextmanager
     def decision(self, now: Millis) -> Iterator[int]:
-        """All changes inside share one number; an exception takes them back."""
+        """All changes inside share one number; an exception takes them back. Inside another, it is part of that one."""
         self.tables.now = max(self.tables.now, now)
-        size = len(self.journal)
-        self.number += 1
+        if self._is_deciding:
+            yield self.number
+            return
+        size, before = len(self.journal), self.number
+        self.number, self._is_deciding = before + 1, True
         try:
             yield self.number
         except BaseException:
             self._undo_to(size)
-            self.number -= 1
+            self.number = before
             raise
+        finally:
+            self._is_deciding = False
         if len(self.journal) == size:
-            self.number -= 1  # nothing changed, so there is nothing to wait for beyond what went before
+            self.number = before  # nothing changed, so there is nothing to wait for beyond what went before
 
     @contextmanager
     def trial(self, now: Millis) -> Iterator["World"]:

@@ -1,0 +1,1 @@
+"""Failpoints that a test can arm."""

@@ -1,0 +1,1 @@
+"""Where identity and chance come from."""

@@ -1,0 +1,1 @@
+"""Where the logs of runs are kept."""

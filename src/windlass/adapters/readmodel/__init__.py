@@ -1,0 +1,1 @@
+"""Where the read model keeps its tables."""

@@ -1,0 +1,29 @@
+"""A job's volume, read from outside: what it wrote to /artifacts, as a tar stream, while the volume lives."""
+
+from collections.abc import AsyncIterator
+
+from windlass.control.brain import Brain
+from windlass.core.errors import Conflict, NotFound
+from windlass.core.model.views import JobView
+from windlass.core.model.volume import VolumeState
+from windlass.ports.runtime import Runtime
+
+
+class Artifacts:
+    def __init__(self, brain: Brain, runtime: Runtime) -> None:
+        self._brain = brain
+        self._runtime = runtime
+
+    async def download(self, view: JobView, path: str) -> AsyncIterator[bytes]:
+        """`path` below the volume's root; the empty path is all of it."""
+        volume = self._brain.world.tables.volumes.get(view.job.volume_id)
+        if volume is None or volume.state is VolumeState.DROPPING:
+            raise NotFound(
+                f"job {view.job.name} has no volume any more",
+                code="volume-gone",
+                hint="its volume TTL has passed; set pvcTTLSecondsAfterFinished higher to keep it longer",
+            )
+        if volume.state is VolumeState.WAITING:
+            raise Conflict(f"job {view.job.name} has not run yet: there is nothing to download", code="not-started")
+        async for chunk in self._runtime.get_archive(volume.id, path):
+            yield chunk

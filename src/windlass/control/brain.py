@@ -1,0 +1,103 @@
+"""The leader's World and its committer, as the loops hold them: decide, wait until it is durable, wake whoever should look.
+
+Rebuilt from the store at the start of each leadership. All verbs run on one event loop, so a decision is never interleaved.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import anyio
+import anyio.lowlevel
+import structlog
+from msgspec import json
+
+from windlass.control.committer import Committer
+from windlass.core.model.ids import Millis
+from windlass.core.world.expiry import expire
+from windlass.core.world.place import place
+from windlass.core.world.records import KEPT, NUMBER_KEY, Mark, decode, table_prefix
+from windlass.core.world.world import Policy, World
+from windlass.ports.clock import Clock
+from windlass.ports.failpoints import Failpoints
+from windlass.ports.store import Store
+
+log = structlog.get_logger()
+
+T = TypeVar("T")
+_PLACEMENTS_A_ROUND = 256
+_SAFETY_NET_MS = 30_000
+
+
+class Brain:
+    def __init__(self, world: World, committer: Committer, clock: Clock, failpoints: Failpoints) -> None:
+        self.world = world
+        self.committer = committer
+        self.clock = clock
+        self.failpoints = failpoints
+        self._wake = anyio.Event()
+
+    async def decide(self, verb: Callable[[Millis], T]) -> tuple[T, int]:
+        """Apply a decision and wait for the disk: its result and the revision that holds it. Only then may anyone hear of it."""
+        self.committer.check_writable()
+        result = verb(self.clock.now())
+        number = self.world.number
+        self._wake.set()
+        return result, await self.committer.durable(number)
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Expire what is due, place what fits, sleep until a fact or the next due moment."""
+        while True:
+            now = self.clock.now()
+            if not self._step(now):
+                await self._sleep(now)
+            else:
+                await self.failpoints.reach("sched.after_pick")
+                await anyio.lowlevel.checkpoint()
+
+    def _step(self, now: Millis) -> bool:
+        """True when there is more to do at once."""
+        self._wake = anyio.Event()
+        before = self.world.number
+        expire(self.world, now=now)
+        placed = place(self.world, now=now, limit=_PLACEMENTS_A_ROUND)
+        if self.world.number != before:
+            self.committer.nudge()
+        due = self.world.next_due()
+        return len(placed) == _PLACEMENTS_A_ROUND or (due is not None and due <= now)
+
+    async def _sleep(self, now: Millis) -> None:
+        due = self.world.next_due()
+        latest = Millis(now + _SAFETY_NET_MS)
+        until = latest if due is None else min(due, latest)
+        await _first_of(self._wake.wait, lambda: self.clock.sleep_until(until))
+
+
+async def rebuild(store: Store, *, epoch: int, policy: Policy) -> tuple[World, int, int]:
+    """The World as the store has it, the revision it was read at, and the revision of its newest number."""
+    world = World(epoch=epoch, policy=policy)
+    revision = 0
+    for table in KEPT:
+        prefix = table_prefix(table)
+        snapshot = await store.range(prefix)
+        for item in snapshot.items:
+            world.load(table, item.key[len(prefix) :], decode(table, item.value))
+        revision = max(revision, snapshot.revision)
+    mark = await store.get(NUMBER_KEY)
+    if mark is not None:
+        world.number = json.decode(mark.value, type=Mark).number
+    log.info("world.rebuilt", jobs=len(world.tables.jobs), runs=len(world.tables.runs), revision=revision)
+    return world, revision, mark.modified if mark is not None else 0
+
+
+async def _first_of(*waits: Callable[[], Awaitable[object]]) -> None:
+    async with anyio.create_task_group() as tasks:
+
+        async def wait(one: Callable[[], Awaitable[object]]) -> None:
+            await one()
+            tasks.cancel_scope.cancel()
+
+        for one in waits:
+            tasks.start_soon(wait, one)

@@ -1,0 +1,169 @@
+"""One writer for all decisions: takes them from the World's journal in order, batches them, makes them durable, tells who waits.
+
+While one batch is being synced the next one gathers, so one fsync serves many and nobody tunes a delay. Every commit expects
+two things: that the leader key is the one we won, so a deposed leader writes nothing; and that the newest number in the store
+is the one we wrote last, so a commit that was given up for lost cannot arrive late.
+"""
+
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
+
+import anyio
+import structlog
+from msgspec import json
+
+from windlass.core.errors import Unavailable
+from windlass.core.model.ids import Millis
+from windlass.core.world.journal import Entry
+from windlass.core.world.records import NUMBER_KEY, Mark, Record, encode, store_key
+from windlass.core.world.world import World
+from windlass.ports.clock import Clock
+from windlass.ports.store import Delete, Expect, Put, Refused, Store, Unknown, Write
+
+log = structlog.get_logger()
+
+Listener = Callable[[Sequence[Entry], int], None]
+"""Called with the entries of a batch and its revision as soon as it is durable, in order."""
+
+_READ_BACK_TRIES = 20
+_READ_BACK_PAUSE_MS = 500
+
+
+class _Waiting:
+    """Those who wait for one number."""
+
+    __slots__ = ("done", "error", "revision")
+
+    def __init__(self) -> None:
+        self.done = anyio.Event()
+        self.error: Unavailable | None = None
+        self.revision = 0
+
+
+class Committer:
+    def __init__(
+        self, world: World, store: Store, clock: Clock, *, fence: Expect, revision: int, marked_at: int
+    ) -> None:
+        """`marked_at` is the revision of the number key as we read it when we began to lead; 0: there was none."""
+        self._world = world
+        self._store = store
+        self._clock = clock
+        self._fence = fence
+        self._marked_at = marked_at
+        self._settled = world.number
+        self._revision = revision
+        self._waiting: dict[int, _Waiting] = {}
+        self._numbers: list[int] = []
+        self._wake = anyio.Event()
+        self._listeners: list[Listener] = []
+        self._is_uncertain = False
+
+    @property
+    def revision(self) -> int:
+        """Of the newest durable decision."""
+        return self._revision
+
+    def listen(self, listener: Listener) -> None:
+        self._listeners.append(listener)
+
+    def check_writable(self) -> None:
+        """Asked before every decision: while a commit's outcome is unknown, nothing may be decided."""
+        if self._is_uncertain:
+            raise Unavailable("the store does not answer; nothing can be decided", code="store-unavailable")
+
+    async def durable(self, number: int) -> int:
+        """Wait until decision `number` is on disk; answers the revision. Unavailable when it had to be taken back."""
+        if number <= self._settled:
+            return self._revision
+        waiting = self._waiting.get(number)
+        if waiting is None:
+            waiting = self._waiting[number] = _Waiting()
+            heappush(self._numbers, number)
+        self._wake.set()
+        await waiting.done.wait()
+        if waiting.error is not None:
+            raise Unavailable(waiting.error.message, code=waiting.error.code, hint=waiting.error.hint)
+        return waiting.revision
+
+    def nudge(self) -> None:
+        """There may be decisions nobody waits for."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake = anyio.Event()
+            while len(self._world.journal):
+                await self._commit_one()
+
+    async def _commit_one(self) -> None:
+        entries = self._world.journal.take(self._store.limits.operations - 1)
+        number = entries[-1].number
+        try:
+            revision = await self._write(entries, number)
+        except Refused as error:
+            self._take_back(error)
+        else:
+            self._settle(entries, number, revision)
+
+    async def _write(self, entries: Sequence[Entry], number: int) -> int:
+        writes = [*_writes(entries), Put(NUMBER_KEY, json.encode(Mark(self._world.epoch, number)))]
+        expect = [self._fence, Expect(key=NUMBER_KEY, modified=self._marked_at)]
+        try:
+            revision = await self._store.commit(writes, expect)
+        except Unknown as error:
+            revision = await self._judge(number, error)
+        self._marked_at = revision
+        return revision
+
+    async def _judge(self, number: int, error: Unknown) -> int:
+        """Executed or not? Decide nothing until the number key says it."""
+        log.warning("commit.uncertain", number=number, error=error.message)
+        self._is_uncertain = True
+        revision = await self._read_back(number)
+        self._is_uncertain = False
+        if revision is None:
+            raise Refused("the store did not take the commit", code=error.code) from error
+        return revision
+
+    async def _read_back(self, number: int) -> int | None:
+        """The revision of the uncertain commit; None when it did not happen. Unknown ends the leadership: it is rebuilt."""
+        for _ in range(_READ_BACK_TRIES):
+            try:
+                item = await self._store.get(NUMBER_KEY)
+            except Unavailable:
+                await self._clock.sleep_until(Millis(self._clock.now() + _READ_BACK_PAUSE_MS))
+                continue
+            if item is not None and json.decode(item.value, type=Mark) == Mark(self._world.epoch, number):
+                return item.modified
+            return None
+        raise Unknown("the store has not answered; stepping down")
+
+    def _settle(self, entries: Sequence[Entry], number: int, revision: int) -> None:
+        self._world.journal.settle()
+        self._settled, self._revision = number, revision
+        for listener in self._listeners:
+            listener(entries, revision)
+        while self._numbers and self._numbers[0] <= number:
+            waiting = self._waiting.pop(heappop(self._numbers))
+            waiting.revision = revision
+            waiting.done.set()
+
+    def _take_back(self, error: Unavailable) -> None:
+        """Later decisions relied on these, so all of them go. Their numbers are not used again."""
+        log.error("commit.refused", error=error.message, code=error.code)
+        self._world.undo_uncommitted()
+        self._settled = self._world.number
+        self._numbers.clear()
+        for waiting in self._waiting.values():
+            waiting.error = error
+            waiting.done.set()
+        self._waiting.clear()
+
+
+def _writes(entries: Sequence[Entry]) -> list[Write]:
+    """One write per key: the last word of the batch wins."""
+    last: dict[str, Record | None] = {}
+    for entry in entries:
+        last[store_key(entry.table, entry.key)] = entry.new
+    return [Delete(key) if record is None else Put(key, encode(record)) for key, record in last.items()]

@@ -1,0 +1,129 @@
+"""What must not grow for ever: the outbox, finished jobs past their retention, blobs nobody refers to, the store's history.
+
+TTLs of runs, volumes and keys are not here: they are the World's own, in `core.world.expiry`.
+"""
+
+import structlog
+from msgspec import Struct
+
+from windlass.control.brain import Brain
+from windlass.control.readmodel import ReadModel
+from windlass.core.errors import Unavailable
+from windlass.core.model.ids import Millis
+from windlass.core.model.job import JobSpec
+from windlass.core.world.finish import erase
+from windlass.core.world.records import JobErased, JobOver, RunOver, Table, decode, table_prefix
+from windlass.ports.blobs import Blobs
+from windlass.ports.logs import Logs
+from windlass.ports.store import Store
+
+log = structlog.get_logger()
+
+_PAGE = 500
+
+
+class Retention(Struct, frozen=True, kw_only=True):
+    outbox_ms: Millis = Millis(86_400_000)
+    """Finished records stay in the store this long, for read models that were away."""
+    history_ms: Millis = Millis(30 * 86_400_000)
+    """Finished jobs, their events and logs."""
+    sweep_ms: Millis = Millis(600_000)
+    """Between two rounds."""
+    changes_kept: int = 200_000
+    """Revisions of the store that a watcher may be behind."""
+
+
+class Janitor:
+    def __init__(
+        self, brain: Brain, store: Store, read_model: ReadModel, blobs: Blobs, logs: Logs, retention: Retention
+    ) -> None:
+        self._brain = brain
+        self._store = store
+        self._read_model = read_model
+        self._blobs = blobs
+        self._logs = logs
+        self._retention = retention
+        self._suspects: frozenset[str] = frozenset()
+
+    async def run(self) -> None:
+        while True:
+            await self._brain.clock.sleep_until(Millis(self._brain.clock.now() + self._retention.sweep_ms))
+            try:
+                await self.sweep()
+            except Unavailable as error:
+                log.warning("janitor.postponed", error=error.message)
+
+    async def sweep(self) -> None:
+        await self._retire_jobs()
+        await self._empty_outbox()
+        await self._drop_blobs()
+        await self._store.compact(max(0, await self._store.revision() - self._retention.changes_kept))
+
+    async def _retire_jobs(self) -> None:
+        """History past its retention is erased as if its owner had deleted it."""
+        before = Millis(self._brain.clock.now() - self._retention.history_ms)
+        while views := await self._read_model.jobs_over_before(before, limit=_PAGE):
+            jobs = [view.job for view in views]
+
+            def verb(now: Millis, jobs: list = jobs) -> None:  # type: ignore[type-arg]
+                world = self._brain.world
+                with world.decision(now):
+                    for job in jobs:
+                        erase(
+                            world, job.id, job.tenant, name=job.name, volume=job.volume_id, with_volume=False, now=now
+                        )
+
+            _, revision = await self._brain.decide(verb)
+            for view in views:
+                for run in view.runs:
+                    await self._logs.remove(run.id)
+            if not await self._read_model.caught_up(revision, timeout=30):
+                return
+
+    async def _empty_outbox(self) -> None:
+        prefix, start = table_prefix(Table.OUTBOX), ""
+        before = self._brain.clock.now() - self._retention.outbox_ms
+        while True:
+            snapshot = await self._store.range(prefix, start=start, limit=_PAGE)
+            if not snapshot.items:
+                return
+            start = snapshot.items[-1].key
+            old = [
+                item.key[len(prefix) :]
+                for item in snapshot.items
+                if item.modified <= self._read_model.revision and _over_at(decode(Table.OUTBOX, item.value)) < before
+            ]
+            await self._forget(old)
+
+    async def _forget(self, keys: list[str]) -> None:
+        if not keys:
+            return
+
+        def verb(now: Millis) -> None:
+            world = self._brain.world
+            with world.decision(now):
+                for key in keys:
+                    world.drop(Table.OUTBOX, key)
+
+        await self._brain.decide(verb)
+
+    async def _drop_blobs(self) -> None:
+        """A blob goes when two rounds in a row found no job or volume that refers to it: an upload may be between the two."""
+        wanted = {item.digest for volume in self._brain.world.tables.volumes.values() for item in volume.inputs}
+        for item in (await self._store.range(table_prefix(Table.SPECS))).items:
+            spec: JobSpec = decode(Table.SPECS, item.value)
+            wanted.update(one.digest for one in spec.inputs)
+        unwanted = frozenset(await self._blobs.digests()) - wanted
+        for digest in unwanted & self._suspects:
+            await self._blobs.delete(digest)
+        self._suspects = unwanted - self._suspects
+
+
+def _over_at(outgoing: JobOver | RunOver | JobErased) -> int:
+    match outgoing:
+        case JobOver(job=job):
+            return job.finished_at or job.since
+        case RunOver(run=run):
+            return run.ended_at or run.since
+        case JobErased(at=at):
+            return at

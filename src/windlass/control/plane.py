@@ -1,0 +1,94 @@
+"""The control plane as one object: what `api` is given, and the loops that make it live."""
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+from msgspec import Struct
+
+from windlass.control.artifacts import Artifacts
+from windlass.control.brain import Brain
+from windlass.control.dispatch import Dispatch
+from windlass.control.intake import Intake
+from windlass.control.janitor import Janitor
+from windlass.control.readmodel import ReadModel
+from windlass.control.terminals import Terminals
+from windlass.core.errors import WindlassError
+from windlass.core.model.ids import JobId
+from windlass.core.model.views import NodeView
+from windlass.ports.blobs import Blobs
+from windlass.ports.clock import Clock
+from windlass.ports.ids import Ids
+from windlass.ports.logs import Logs
+from windlass.ports.runtime import Runtime
+
+
+class Readiness(Struct, frozen=True, kw_only=True):
+    is_ready: bool
+    parts: dict[str, str]
+    """Each part with `ok` or what is wrong with it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlPlane:
+    brain: Brain
+    dispatch: Dispatch
+    intake: Intake
+    read_model: ReadModel
+    janitor: Janitor
+    logbook: Logs
+    artifacts: Artifacts
+    terminals: Terminals
+    blobs: Blobs
+    clock: Clock
+    ids: Ids
+    runtime: Runtime
+    runtime_kind: str
+    """`container` or `process`: what a job without other wishes runs on."""
+    runtime_name: str
+
+    async def run(self) -> None:
+        """All loops; one fails, all stop, the error surfaces."""
+        loops: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (
+            self.brain.committer.run,
+            self.brain.run,
+            self.read_model.run,
+            self.janitor.run,
+        )
+        async with anyio.create_task_group() as tasks:
+            for loop in loops:
+                tasks.start_soon(loop)
+
+    def nodes(self) -> tuple[NodeView, ...]:
+        places = self.brain.world.tables.places
+        return tuple(
+            NodeView(node=slot.node, free=slot.free, runs=slot.runs, runtime=self.runtime_name) for slot in places
+        )
+
+    def waiting(self, job: JobId) -> tuple[str, ...]:
+        """Why a PENDING job is not placed, most frequent reason first."""
+        tables = self.brain.world.tables
+        found = tables.jobs.get(job)
+        if found is None or found.is_over:
+            return ()
+        if found.is_suspended:
+            return ("suspended until it is released",)
+        if found.not_before > self.clock.now():
+            return (f"backing off after attempt {found.attempt}",)
+        lane = tables.queue.lane_of(found)
+        if lane is None:
+            return ()
+        return tuple(f"{reason} ({count} node{'s' * (count != 1)})" for reason, count in lane.waiting)
+
+    async def is_ready(self) -> Readiness:
+        parts = {"store": "ok", "runtime": "ok"}
+        try:
+            self.brain.committer.check_writable()
+        except WindlassError as error:
+            parts["store"] = error.message
+        try:
+            await self.runtime.machine()
+        except WindlassError as error:
+            parts["runtime"] = error.message
+        return Readiness(is_ready=parts["store"] == "ok", parts=parts)

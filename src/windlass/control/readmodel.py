@@ -1,0 +1,140 @@
+"""The read model: follows the store's watch into tables of its own and answers every list, search, page and stream from them."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Protocol, TypeVar
+
+import anyio
+import structlog
+from anyio.streams.memory import MemoryObjectSendStream
+
+from windlass.core.model.ids import JobId, Millis, TenantId
+from windlass.core.model.views import JobEvent, JobPage, JobQuery, JobView, VolumeView
+from windlass.core.world.records import ROOT
+from windlass.ports.readmodel import ReadTables
+from windlass.ports.store import Change, Compacted, Store
+
+log = structlog.get_logger()
+
+T = TypeVar("T")
+_FOLLOWER_BACKLOG = 1024
+
+
+class Offload(Protocol):
+    """How a table's verb is called: in its thread, or in place on virtual time."""
+
+    def __call__(self, verb: Callable[[], T]) -> Awaitable[T]: ...
+
+
+def one_thread() -> Offload:
+    """The tables take one caller at a time; a thread of their own keeps them off the brain's loop."""
+    limiter = anyio.CapacityLimiter(1)
+
+    async def offload(verb: Callable[[], T]) -> T:
+        return await anyio.to_thread.run_sync(verb, limiter=limiter)
+
+    return offload
+
+
+async def in_place(verb: Callable[[], T]) -> T:
+    return verb()
+
+
+class ReadModel:
+    def __init__(self, tables: ReadTables, store: Store, *, newest: Callable[[], int], offload: Offload) -> None:
+        """`newest` tells the revision of the newest durable decision: what a reader who just wrote must see."""
+        self._tables = tables
+        self._store = store
+        self._newest = newest
+        self._offload = offload
+        self._revision = tables.revision()
+        self._advanced = anyio.Event()
+        self._followers: dict[MemoryObjectSendStream[JobView], TenantId | None] = {}
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self._follow_store()
+            except Compacted:
+                await self._start_over()
+
+    async def caught_up(self, revision: int | None = None, *, timeout: float = 1.0) -> bool:
+        """Wait until `revision` (or the newest at this moment) is taken in; False when it is not within `timeout`."""
+        wanted = self._newest() if revision is None else revision
+        with anyio.move_on_after(timeout):
+            while self._revision < wanted:
+                await self._advanced.wait()
+        return self._revision >= wanted
+
+    @property
+    def revision(self) -> int:
+        return self._revision
+
+    async def find_job(self, tenant: TenantId | None, ref: str) -> JobView:
+        return await self._offload(partial(self._tables.find_job, tenant, ref))
+
+    async def jobs(self, query: JobQuery) -> JobPage:
+        return await self._offload(partial(self._tables.jobs, query))
+
+    async def events(self, job: JobId, *, after: int = 0, limit: int = 1000) -> tuple[JobEvent, ...]:
+        return await self._offload(partial(self._tables.events, job, after=after, limit=limit))
+
+    async def volumes(self, tenant: TenantId | None) -> tuple[VolumeView, ...]:
+        return await self._offload(partial(self._tables.volumes, tenant))
+
+    async def jobs_over_before(self, moment: Millis, *, limit: int) -> tuple[JobView, ...]:
+        return await self._offload(partial(self._tables.jobs_over_before, moment, limit=limit))
+
+    async def counts(self) -> dict[str, int]:
+        return await self._offload(self._tables.counts)
+
+    @asynccontextmanager
+    async def follow(
+        self, *, tenant: TenantId | None, after: int | None = None
+    ) -> AsyncIterator[AsyncIterator[JobView]]:
+        """Live changes, newest state per change. A follower too slow for its backlog is ended, and begins again with a list."""
+        send, receive = anyio.create_memory_object_stream[JobView](_FOLLOWER_BACKLOG)
+        self._followers[send] = tenant
+        try:
+            async with receive:
+                yield (view async for view in receive if after is None or view.revision > after)
+        finally:
+            self._followers.pop(send, None)
+            send.close()
+
+    async def _follow_store(self) -> None:
+        async with self._store.watch(after=self._revision, prefix=ROOT) as batches:
+            async for changes in batches:
+                await self._take_in(changes)
+
+    async def _take_in(self, changes: Sequence[Change]) -> None:
+        revision = changes[-1].revision
+        changed = await self._offload(partial(self._tables.apply, changes, revision))
+        self._advance(revision)
+        for view in changed:
+            self._tell(view)
+
+    async def _start_over(self) -> None:
+        snapshot = await self._store.range(ROOT)
+        changes = [Change(revision=item.modified, key=item.key, value=item.value) for item in snapshot.items]
+        log.warning("readmodel.reset", missed_from=self._revision, revision=snapshot.revision)
+        await self._offload(partial(self._tables.reset, changes, snapshot.revision))
+        self._advance(snapshot.revision)
+
+    def _advance(self, revision: int) -> None:
+        self._revision = revision
+        self._advanced.set()
+        self._advanced = anyio.Event()
+
+    def _tell(self, view: JobView) -> None:
+        for follower, tenant in list(self._followers.items()):
+            if tenant is not None and tenant != view.job.tenant:
+                continue
+            try:
+                follower.send_nowait(view)
+            except anyio.WouldBlock:
+                self._followers.pop(follower, None)
+                follower.close()
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                self._followers.pop(follower, None)

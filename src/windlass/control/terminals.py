@@ -1,0 +1,58 @@
+"""Ways into a running job: attach to it, run a command beside it, open a shell on its volume."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from windlass.control.brain import Brain
+from windlass.core.errors import Conflict, NotFound
+from windlass.core.model.ids import RunId
+from windlass.core.model.run import RunState
+from windlass.core.model.views import JobView
+from windlass.core.model.volume import VolumeState
+from windlass.ports.ids import Ids
+from windlass.ports.runtime import Runtime, Terminal
+
+_SHELL = ("sh",)
+
+
+class Terminals:
+    def __init__(self, brain: Brain, runtime: Runtime, ids: Ids) -> None:
+        self._brain = brain
+        self._runtime = runtime
+        self._ids = ids
+
+    @asynccontextmanager
+    async def attach(self, view: JobView) -> AsyncIterator[Terminal]:
+        async with self._runtime.attach(self._running(view)) as terminal:
+            yield terminal
+
+    @asynccontextmanager
+    async def execute(
+        self, view: JobView, command: tuple[str, ...], *, wants_terminal: bool
+    ) -> AsyncIterator[Terminal]:
+        async with self._runtime.execute(self._running(view), command, wants_terminal=wants_terminal) as terminal:
+            yield terminal
+
+    @asynccontextmanager
+    async def debug(
+        self, view: JobView, *, image: str = "", command: tuple[str, ...] = (), keep: bool = False, name: str = ""
+    ) -> AsyncIterator[Terminal]:
+        """A shell with the volume at /mnt, in the job's own image unless another is named."""
+        volume = self._brain.world.tables.volumes.get(view.job.volume_id)
+        if volume is None or volume.state is not VolumeState.PRESENT:
+            raise NotFound(f"job {view.job.name} has no volume to look at", code="volume-gone")
+        async with self._runtime.debug(
+            volume.id,
+            name=name or f"debug-{view.job.name}-{self._ids.uuid7()[-6:]}",
+            image=image or view.job.image,
+            command=command or _SHELL,
+            labels={"windlass.dev/tenant": view.job.tenant, "windlass.dev/job": view.job.id},
+            keep=keep,
+        ) as terminal:
+            yield terminal
+
+    def _running(self, view: JobView) -> RunId:
+        run = self._brain.world.live_run(view.job.id)
+        if run is None or run.state is not RunState.RUNNING:
+            raise Conflict(f"job {view.job.name} is not running", code="not-running", hint=f"it is {view.job.state}")
+        return run.id

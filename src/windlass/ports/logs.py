@@ -1,0 +1,48 @@
+"""The logs of runs, kept on the node past the run's end: written by the agent, read by whoever serves them."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from msgspec import Struct
+
+from windlass.core.model.ids import RunId
+from windlass.ports.runtime import LogLine, LogPosition
+
+
+class LogEntry(Struct, frozen=True, kw_only=True):
+    offset: int
+    """The position after this entry: where a reader that has it resumes."""
+    at: str
+    stream: str
+    text: bytes
+    is_partial: bool = False
+
+
+class LogWriter(Protocol):
+    position: LogPosition
+    """What is held already: where the runtime's stream is to be resumed."""
+
+    async def append(self, lines: Sequence[LogLine]) -> None: ...
+
+    async def seal(self) -> None:
+        """Nothing more will come: readers that follow may end."""
+        ...
+
+    async def tail(self, *, lines: int, characters: int) -> str:
+        """The end of the log, for a failure's message."""
+        ...
+
+
+class Logs(Protocol):
+    def writer(self, run: RunId) -> AbstractAsyncContextManager[LogWriter]:
+        """Opens what is there and repairs a torn end, or begins anew."""
+        ...
+
+    def read(
+        self, run: RunId, *, after: int = 0, follow: bool = False, tail: int | None = None
+    ) -> AsyncIterator[LogEntry]:
+        """From `after` on; following ends when the log is sealed. NotFound when there is none and none is awaited."""
+        ...
+
+    async def remove(self, run: RunId) -> None: ...

@@ -1,0 +1,46 @@
+"""The tables every list, search, page and report is answered from; fed by the store's watch, a whole commit at a time.
+
+The verbs are plain functions: whoever owns the tables calls them in a thread of their own, so that heavy reading never touches
+the brain's loop.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from windlass.core.model.ids import JobId, Millis, TenantId
+from windlass.core.model.views import JobEvent, JobPage, JobQuery, JobView, VolumeView
+from windlass.ports.store import Change
+
+
+class ReadTables(Protocol):
+    def revision(self) -> int:
+        """The newest revision taken in; 0 at first."""
+        ...
+
+    def apply(self, changes: Sequence[Change], revision: int) -> tuple[JobView, ...]:
+        """Take in all changes up to `revision` in one transaction; answers the jobs that changed, in order."""
+        ...
+
+    def reset(self, changes: Sequence[Change], revision: int) -> None:
+        """The store has forgotten what we missed: take its present for the live part; history stays."""
+        ...
+
+    def find_job(self, tenant: TenantId | None, ref: str) -> JobView:
+        """By name, uid or unique beginning of a uid, with its runs. NotFound; Conflict when the beginning is not unique."""
+        ...
+
+    def jobs(self, query: JobQuery) -> JobPage: ...
+
+    def events(self, job: JobId, *, after: int, limit: int) -> tuple[JobEvent, ...]: ...
+
+    def volumes(self, tenant: TenantId | None) -> tuple[VolumeView, ...]: ...
+
+    def jobs_over_before(self, moment: Millis, *, limit: int) -> tuple[JobView, ...]:
+        """For retention: the oldest first."""
+        ...
+
+    def counts(self) -> dict[str, int]:
+        """Jobs by state."""
+        ...
+
+    def close(self) -> None: ...
