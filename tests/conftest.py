@@ -7,6 +7,7 @@ import pytest
 
 from tests.parts import ports, present
 from tests.parts.dockerd import DockerEngine
+from tests.parts.podman import PodmanService
 from tests.parts.registry import Registry
 from tests.parts.sshd import SshNode
 
@@ -28,6 +29,14 @@ def docker_engine() -> Iterator[DockerEngine]:
     with DockerEngine() as engine:
         engine.import_busybox()
         yield engine
+
+
+@pytest.fixture(scope="session")
+def podman_service() -> Iterator[PodmanService]:
+    """One Podman service for the whole session, with the busybox image in it."""
+    with PodmanService() as service:
+        service.import_busybox()
+        yield service
 
 
 @pytest.fixture

@@ -5,19 +5,14 @@ flush the rules of an engine that already runs here. Ports are published by dock
 user-defined networks work.
 """
 
-import ipaddress
 import secrets
-import subprocess
 from pathlib import Path
 
 from tests.parts import present, remains
+from tests.parts.addresses import Slot, take_slot
 from tests.parts.containerd import Containerd
 from tests.parts.engine_api import EngineApi, EngineRefused
-from tests.parts.process import PartFailed, ServerProcess
-
-# Reserved for benchmarks between networks (RFC 2544): no real network of the machine is hidden by it.
-ADDRESSES = ipaddress.IPv4Network("198.18.0.0/15")
-SLOT_PREFIX = 21  # 64 engines at once, 2,048 addresses each
+from tests.parts.process import ServerProcess
 
 
 class DockerEngine(EngineApi, ServerProcess):
@@ -36,24 +31,23 @@ class DockerEngine(EngineApi, ServerProcess):
         self._arguments = arguments
         # Never the name of an earlier engine: what is found under it is ours.
         self.cgroup = f"windlass-{secrets.token_hex(6)}"
-        self._bridge = ""
-        self.addresses = ADDRESSES
+        self._slot: Slot | None = None
 
     @property
-    def tenant_range(self) -> ipaddress.IPv4Network:
-        """Addresses that no network of this engine or another takes by itself: for subnets that a test chooses."""
-        return list(self.addresses.subnets(prefixlen_diff=1))[1]
+    def slot(self) -> Slot:
+        """Its bridge and addresses; `slot.tenant_range` is free for subnets that a test chooses."""
+        if self._slot is None:
+            self._slot = take_slot()
+            self._slot.use_bridge()
+        return self._slot
 
     def prepare(self) -> None:
-        if not self._bridge:
-            self._bridge, self.addresses = _take_bridge()
         self.containerd.start()
         # A pidfile whose pid still exists, be it a zombie's or another program's, keeps dockerd from starting.
         (self.directory / "dockerd.pid").unlink(missing_ok=True)
         self.socket.unlink(missing_ok=True)
 
     def command(self) -> list[str]:
-        pool = list(self.addresses.subnets(new_prefix=24))[1]
         return [
             present.program("dockerd"),
             f"--host=unix://{self.socket}",
@@ -61,8 +55,8 @@ class DockerEngine(EngineApi, ServerProcess):
             f"--exec-root={self.directory / 'exec'}",
             f"--pidfile={self.directory / 'dockerd.pid'}",
             f"--containerd={self.containerd.socket}",
-            f"--bridge={self._bridge}",
-            f"--default-address-pool=base={pool},size=28",
+            f"--bridge={self.slot.bridge}",
+            f"--default-address-pool=base={self.slot.pool},size=28",
             f"--cgroup-parent=/{self.cgroup}",
             "--exec-opt=native.cgroupdriver=cgroupfs",
             "--iptables=false",
@@ -79,8 +73,9 @@ class DockerEngine(EngineApi, ServerProcess):
         remains.kill_cgroup(self.cgroup)
         self.containerd.close()
         remains.unmount_below(self.directory)
-        if self._bridge:
-            remains.remove_bridges(self.addresses)
+        if self._slot:
+            self._slot.release()
+            self._slot = None
 
     def close(self) -> None:
         """Its containers go too, by its own hand while it answers: then nothing needs to be hunted down."""
@@ -95,21 +90,3 @@ class DockerEngine(EngineApi, ServerProcess):
                 self.remove_container(row["Id"])
             except EngineRefused:
                 continue  # already going; the cgroup is emptied below
-
-
-def _take_bridge() -> tuple[str, ipaddress.IPv4Network]:
-    """Making the bridge claims the slot: the kernel refuses the name to all but one."""
-    ip = present.program("ip")
-    for slot, addresses in enumerate(ADDRESSES.subnets(new_prefix=SLOT_PREFIX)):
-        bridge = f"wltest{slot}"
-        made = subprocess.run(
-            [ip, "link", "add", bridge, "type", "bridge"], capture_output=True, text=True, check=False
-        )
-        if made.returncode == 0:
-            first = next(addresses.subnets(new_prefix=24))
-            subprocess.run([ip, "addr", "add", f"{first[1]}/24", "dev", bridge], capture_output=True, check=True)
-            subprocess.run([ip, "link", "set", bridge, "up"], capture_output=True, check=True)
-            return bridge, addresses
-        if "exists" not in made.stderr:
-            raise PartFailed(f"no bridge for dockerd: {made.stderr.strip()}")
-    raise PartFailed("all bridges wltest0… are taken; left behind? `ip link show type bridge`")

@@ -1,13 +1,12 @@
-"""Removing what container engines leave outside their directories: processes, mounts, cgroups, shim sockets, bridges.
+"""Removing what container engines leave outside their directories: processes, mounts, cgroups, shim sockets, rules.
 
-Everything here is found by something that only our part has (its socket path, its directory, its cgroup, its addresses),
-so another engine on the same machine is never touched.
+Everything is found by something that only our part has (its socket path, its directory, its cgroup), so that another engine
+on the same machine is never touched.
 """
 
 import contextlib
-import ipaddress
-import json
 import os
+import shlex
 import signal
 import subprocess
 from pathlib import Path
@@ -55,21 +54,28 @@ def unmount_below(directory: Path) -> None:
         subprocess.run([present.program("umount"), "--lazy", point], capture_output=True, check=False)
 
 
-def remove_bridges(addresses: ipaddress.IPv4Network) -> None:
-    """Delete the bridges whose own address lies in the range that the part was given."""
-    for bridge in bridges_in(addresses):
-        subprocess.run([present.program("ip"), "link", "delete", bridge], capture_output=True, check=False)
+def remove_empty_podman_rules() -> None:
+    """Podman's packet filter chains stay when its last container goes; remove them unless another Podman uses them."""
+    rules = _rules("filter") + _rules("nat")
+    if any(rule.startswith(("-A NETAVARK_FORWARD", "-A NETAVARK-HOSTPORT-DNAT")) for rule in rules):
+        return
+    for table in ("filter", "nat"):
+        chains = [rule.split()[1] for rule in _rules(table) if rule.startswith("-N NETAVARK")]
+        for rule in _rules(table):
+            if rule.startswith("-A") and rule.rpartition("-j ")[2] in chains:
+                _iptables(table, *shlex.split(rule.replace("-A", "-D", 1)))
+        for order in ("-F", "-X"):
+            for chain in chains:
+                _iptables(table, order, chain)
 
 
-def bridges_in(addresses: ipaddress.IPv4Network) -> list[str]:
-    """The names of the bridges with an address in the range."""
-    command = [present.program("ip"), "-json", "-4", "addr", "show", "type", "bridge"]
-    links = json.loads(subprocess.run(command, capture_output=True, check=True).stdout or b"[]")
-    return [link["ifname"] for link in links if any(_is_in(row, addresses) for row in link.get("addr_info", []))]
+def _rules(table: str) -> list[str]:
+    return _iptables(table, "-S").splitlines()
 
 
-def _is_in(row: dict[str, str], addresses: ipaddress.IPv4Network) -> bool:
-    return ipaddress.ip_address(row["local"]) in addresses
+def _iptables(table: str, *words: str) -> str:
+    command = [present.program("iptables"), "--wait", "--table", table, *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
 def _cgroup_directories(name: str) -> list[Path]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.parts import busybox, remains
+from tests.parts import busybox
 from tests.parts.dockerd import DockerEngine
 from tests.parts.engine_api import EngineRefused
 from tests.parts.waiting import wait_for
@@ -108,7 +108,7 @@ def test_nothing_is_left_behind(dead: bool) -> None:
             engine.import_busybox()
             engine.call("POST", "/networks/create", body={"Name": "apart"})
             engine.start_container(engine.create("sleep", "1000", HostConfig={"NetworkMode": "apart"}))
-        links = {_index(bridge) for bridge in remains.bridges_in(first.addresses)}
+        links = {_index(bridge) for bridge in first.slot.bridges()}
         assert len(links) == 2
         if dead:
             first.kill()
