@@ -10,6 +10,7 @@ with a known answer.
 
 import hashlib
 import io
+import json
 import os
 import shutil
 import subprocess
@@ -20,49 +21,60 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fcntl import LOCK_EX, flock
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
-from tests.inference.engine_http import Engine, call, follow
+from tests.parts import present
+from tests.parts.cache import cache_directory
+from tests.parts.engine_api import EngineApi, EngineRefused
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "inference"
 REPOSITORY = "windlass-test/inference"
+BASE = "windlass-test/inference-base"
+DEADLINE_SECONDS = 240
+KEPT = 2  # of each kind: this recipe and the one before, so that going back and forth builds nothing
 
 DEBIAN_PACKAGES = ("python3", "python3-pip", "libstdc++6", "libgcc-s1")
 UNWANTED = ("usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info", "usr/share/lintian")
 IN_BASE = ("ENV PIP_NO_INDEX=1", "ENV PIP_FIND_LINKS=/wheels", "ENV PATH=/usr/local/bin:/usr/bin:/bin")
 
 
-def build_inference_image(engine: Engine) -> str:
+def build_inference_image(engine: EngineApi) -> str:
     """The tag of the inference image, present in `engine`."""
     recipe = _digest_of(_recipe_files())
     tag = f"{REPOSITORY}:{recipe}"
-    with _cached(f"image-{recipe}", lambda directory: _save_image(engine, tag, directory / "image.tar")) as directory:
-        with (directory / "image.tar").open("rb") as archive:
-            follow(call(engine, "POST", "/images/load", {"quiet": "1"}, body=archive))
+    with _cached("image", recipe, lambda directory: _build(engine, tag, directory / "image.tar")) as directory:
+        _tell(engine, "/images/load", {"quiet": "1"}, (directory / "image.tar").read_bytes())
     return tag
 
 
 def python_packages() -> Path:
     """A directory with the wheels of requirements.txt installed for the interpreter that runs the tests."""
-    key = _digest_of([EXAMPLE / "requirements.txt"])
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    with _cached(
-        f"packages-{version}-{key}", lambda directory: _pip("install", "--target", str(directory))
-    ) as directory:
+    recipe = f"{version}-{_digest_of([EXAMPLE / 'requirements.txt'])}"
+    with _cached("packages", recipe, lambda directory: _pip("install", "--target", str(directory))) as directory:
         return directory
 
 
-def _save_image(engine: Engine, tag: str, archive: Path) -> None:
-    base = f"{REPOSITORY}-base:{_digest_of([EXAMPLE / 'requirements.txt', Path(__file__)])}"
-    with _cached(
-        base.replace("/", "-").replace(":", "-"), lambda directory: _make_base(directory / "base.tar")
-    ) as directory:
-        repository, _, version = base.partition(":")
-        query = [("fromSrc", "-"), ("repo", repository), ("tag", version), *(("changes", change) for change in IN_BASE)]
-        with (directory / "base.tar").open("rb") as rootfs:
-            follow(call(engine, "POST", "/images/create", query, body=rootfs))
-    query = {"t": tag, "networkmode": "none", "buildargs": f'{{"BASE": "{base}"}}', "rm": "1", "forcerm": "1"}
-    follow(call(engine, "POST", "/build", query, body=_context()))
-    archive.write_bytes(call(engine, "GET", f"/images/{tag}/get"))
+def _build(engine: EngineApi, tag: str, archive: Path) -> None:
+    recipe = _digest_of([EXAMPLE / "requirements.txt", Path(__file__)])
+    with _cached("base", recipe, lambda directory: _make_base(directory / "base.tar")) as directory:
+        rootfs = (directory / "base.tar").read_bytes()
+    changes = "\n".join(IN_BASE)
+    _tell(engine, "/images/create", {"fromSrc": "-", "repo": BASE, "tag": recipe, "changes": changes}, rootfs)
+    query = {"t": tag, "networkmode": "none", "buildargs": {"BASE": f"{BASE}:{recipe}"}, "rm": True, "forcerm": True}
+    _tell(engine, "/build", query, _context())
+    archive.write_bytes(engine.call("GET", f"/images/{quote(tag, safe='')}/get", timeout=DEADLINE_SECONDS))
+
+
+def _tell(engine: EngineApi, path: str, query: dict[str, Any], archive: bytes) -> None:
+    """POST an archive. These routes answer 200 first and tell of a failure in the stream of progress that follows."""
+    progress = engine.call("POST", path, query=query, body=archive, timeout=DEADLINE_SECONDS)
+    told = [json.loads(line) for line in progress.splitlines() if line.strip()]
+    said = "".join(message.get("stream", "") for message in told)
+    for message in told:
+        if "error" in message:
+            raise EngineRefused(200, f"{path}: {said[-2000:]}{message['error']}")
 
 
 def _context() -> bytes:
@@ -85,7 +97,7 @@ def _make_base(archive: Path) -> None:
         rootfs = Path(scratch, "rootfs")
         rootfs.mkdir()
         for package in _download_packages(Path(scratch)):
-            subprocess.run(["dpkg-deb", "-x", package, rootfs], check=True, timeout=60)
+            subprocess.run([present.program("dpkg-deb"), "-x", package, rootfs], check=True, timeout=60)
         for directory in UNWANTED:
             shutil.rmtree(rootfs / directory, ignore_errors=True)
         python = os.readlink(rootfs / "usr" / "bin" / "python3")  # "python3.11": the wheels are this one's
@@ -102,7 +114,7 @@ def _download_packages(scratch: Path) -> list[Path]:
     (lists / "partial").mkdir(parents=True)
     (scratch / "status").touch()
     apt = [
-        "apt-get", "-qq", "-y", "--no-install-recommends",
+        present.program("apt-get"), "-qq", "-y", "--no-install-recommends",
         "-o", f"Dir::State::status={scratch / 'status'}", "-o", f"Dir::Cache::archives={archives}",
         "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=",
         "-o", "Debug::NoLocking=1", "-o", "APT::Sandbox::User=root",
@@ -149,16 +161,19 @@ def _digest_of(files: list[Path]) -> str:
 
 
 @contextmanager
-def _cached(name: str, make: Callable[[Path], None]) -> Iterator[Path]:
+def _cached(kind: str, recipe: str, make: Callable[[Path], None]) -> Iterator[Path]:
     """The directory `make` filled, now or in an earlier run; whole or absent, also when two test processes race for it."""
-    home = Path(os.environ.get("WINDLASS_TEST_CACHE") or Path.home() / ".cache") / "windlass-tests" / "inference"
-    home.mkdir(parents=True, exist_ok=True)
-    with (home / f"{name}.lock").open("w") as lock:
+    home = cache_directory("inference", kind)
+    with (home / "lock").open("w") as lock:
         flock(lock, LOCK_EX)
-        if not (home / name).is_dir():
-            with tempfile.TemporaryDirectory(dir=home, prefix=f"{name}.") as scratch:
-                made = Path(scratch, "made")
-                made.mkdir()
-                make(made)
-                made.rename(home / name)
-        yield home / name
+        directory = home / f"made-{recipe}"
+        if not directory.is_dir():
+            with tempfile.TemporaryDirectory(dir=home, prefix="making-") as scratch:
+                unfinished = Path(scratch, "made")
+                unfinished.mkdir()
+                make(unfinished)
+                unfinished.rename(directory)
+        os.utime(directory)
+        for old in sorted(home.glob("made-*"), key=lambda path: path.stat().st_mtime)[:-KEPT]:
+            shutil.rmtree(old)
+        yield directory

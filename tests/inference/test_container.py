@@ -1,21 +1,24 @@
 """The workload as a job runs it: a real container of the real image, hardened, with nothing but its volume."""
 
 import io
+import json
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 from uuid import uuid4
 
 import pytest
 from examples.inference import make_network
 from examples.inference.infer.failures import Exit
-from tests.inference.engine_http import Engine, call, call_json
 from tests.inference.expected import assert_answers, read_strictly, through_jpeg
 from tests.inference.image import build_inference_image
 from tests.inference.pictures import write_jpeg
 from tests.inference.workbench import GREEN, RED
+from tests.parts.dockerd import DockerEngine
+from tests.parts.engine_api import EngineApi
 
 pytestmark = pytest.mark.docker
 
@@ -30,7 +33,7 @@ HARDENED = {
 
 
 @pytest.fixture(scope="module")
-def image(docker_engine: Engine) -> str:
+def image(docker_engine: DockerEngine) -> str:
     return build_inference_image(docker_engine)
 
 
@@ -44,7 +47,7 @@ def files(tmp_path: Path, packages: Path) -> dict[str, bytes]:
 
 
 def test_a_picture_goes_in_and_the_known_answer_comes_out(
-    docker_engine: Engine, image: str, files: dict[str, bytes]
+    docker_engine: DockerEngine, image: str, files: dict[str, bytes]
 ) -> None:
     with a_container(docker_engine, image, files, {"WINDLASS_GPU": "0"}) as container:
         assert container.finish() == 0, container.log("stderr")
@@ -58,21 +61,21 @@ def test_a_picture_goes_in_and_the_known_answer_comes_out(
 
 
 def test_a_gpu_that_is_not_there_fails_the_job_with_its_own_code(
-    docker_engine: Engine, image: str, files: dict[str, bytes]
+    docker_engine: DockerEngine, image: str, files: dict[str, bytes]
 ) -> None:
     with a_container(docker_engine, image, files, {"WINDLASS_GPU": "1"}) as container:
         assert container.finish() == Exit.GPU_MISSING
         assert container.log("stderr").count("\n") == 1
 
 
-def test_an_empty_volume_fails_the_job_with_its_own_code(docker_engine: Engine, image: str) -> None:
+def test_an_empty_volume_fails_the_job_with_its_own_code(docker_engine: DockerEngine, image: str) -> None:
     with a_container(docker_engine, image, {}, {}) as container:
         assert container.finish() == Exit.INPUT_MISSING
         assert "no input file at /artifacts/input.jpg" in container.log("stderr")
 
 
-def test_the_image_runs_as_nobody_in_particular(docker_engine: Engine, image: str) -> None:
-    config = call_json(docker_engine, "GET", f"/images/{image}/json")["Config"]
+def test_the_image_runs_as_nobody_in_particular(docker_engine: DockerEngine, image: str) -> None:
+    config = docker_engine.ask(f"/images/{quote(image, safe='')}/json")["Config"]
     assert config["User"] == "65532:65532"
     assert config["Entrypoint"] == ["python3", "-P", "-m", "infer"]
 
@@ -81,25 +84,25 @@ def test_the_image_runs_as_nobody_in_particular(docker_engine: Engine, image: st
 class Container:
     """A container that was made and not started."""
 
-    engine: Engine
+    engine: EngineApi
     id: str
 
     def finish(self) -> int:
         """Start it, wait for its end, and give its exit code."""
-        call(self.engine, "POST", f"/containers/{self.id}/start")
-        code: int = call_json(self.engine, "POST", f"/containers/{self.id}/wait")["StatusCode"]
+        self.engine.start_container(self.id)
+        code: int = json.loads(self.engine.call("POST", f"/containers/{self.id}/wait"))["StatusCode"]
         return code
 
     def log(self, stream: str) -> str:
         """One of its two streams: frames of a header of eight bytes, the last four the length, and the text."""
-        content = io.BytesIO(call(self.engine, "GET", f"/containers/{self.id}/logs", {stream: "1"}))
+        content = io.BytesIO(self.engine.call("GET", f"/containers/{self.id}/logs", query={stream: "1"}))
         text = b""
         while header := content.read(8):
             text += content.read(int.from_bytes(header[4:]))
         return text.decode()
 
     def fetch(self, path: str) -> tuple[tarfile.TarInfo, bytes]:
-        archive = call(self.engine, "GET", f"/containers/{self.id}/archive", {"path": path})
+        archive = self.engine.call("GET", f"/containers/{self.id}/archive", query={"path": path})
         with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
             (member,) = tar.getmembers()
             content = tar.extractfile(member)
@@ -108,24 +111,23 @@ class Container:
 
 
 @contextmanager
-def a_container(engine: Engine, image: str, files: dict[str, bytes], variables: dict[str, str]) -> Iterator[Container]:
+def a_container(
+    engine: EngineApi, image: str, files: dict[str, bytes], variables: dict[str, str]
+) -> Iterator[Container]:
     """A hardened container with a volume of its own that holds `files`; both are gone afterwards."""
     volume = f"inference-{uuid4().hex}"
-    call_json(engine, "POST", "/volumes/create", {"Name": volume})
+    engine.call("POST", "/volumes/create", body={"Name": volume})
     try:
-        settings = {
-            "Image": image,
-            "Env": [f"{name}={value}" for name, value in variables.items()],
-            "HostConfig": {**HARDENED, "Binds": [f"{volume}:/artifacts"]},
-        }
-        container = Container(engine, call_json(engine, "POST", "/containers/create", settings)["Id"])
+        environment = [f"{name}={value}" for name, value in variables.items()]
+        host = {**HARDENED, "Binds": [f"{volume}:/artifacts"]}
+        container = Container(engine, engine.create(image=image, Env=environment, HostConfig=host))
         try:
-            call(engine, "PUT", f"/containers/{container.id}/archive", {"path": "/artifacts"}, body=_tar(files))
+            engine.call("PUT", f"/containers/{container.id}/archive", query={"path": "/artifacts"}, body=_tar(files))
             yield container
         finally:
-            call(engine, "DELETE", f"/containers/{container.id}", {"force": "1"})
+            engine.remove_container(container.id)
     finally:
-        call(engine, "DELETE", f"/volumes/{volume}")
+        engine.call("DELETE", f"/volumes/{volume}")
 
 
 def _tar(files: dict[str, bytes]) -> bytes:

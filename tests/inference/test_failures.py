@@ -18,6 +18,8 @@ from tests.inference.workbench import RED, Workbench
 
 Spoil = Callable[[Workbench], object]
 
+GIF = b"GIF89a\1\0\1\0\x80\0\0\0\0\0\xff\xff\xff,\0\0\0\0\1\0\1\0\0\2\2D\1\0;"  # whole, and one pixel large
+
 
 def setting(**variables: str) -> Spoil:
     return lambda bench: bench.variables.update({f"WINDLASS_{name}": value for name, value in variables.items()})
@@ -94,6 +96,7 @@ FAILURES: dict[str, tuple[Spoil, Exit, str]] = {
         Exit.INPUT_NOT_A_PICTURE,
         "could not be decoded",
     ),
+    "a picture of a format that is not offered": (picture(GIF), Exit.INPUT_NOT_A_PICTURE, "could not be decoded"),
     "half a picture": (truncated, Exit.INPUT_NOT_A_PICTURE, "could not be decoded"),
     "a picture without its pixels": (picture(png((300, 300), b"")), Exit.INPUT_NOT_A_PICTURE, "could not be decoded"),
     "900 million pixels in a few bytes": (picture(png((30_000, 30_000), b"\0")), Exit.INPUT_TOO_LARGE, "at most"),
@@ -128,7 +131,7 @@ FAILURES: dict[str, tuple[Spoil, Exit, str]] = {
     "labels nested without end": (labels("[" * 100_000), Exit.LABELS_UNUSABLE, "could not be read"),
     "labels that are not text": (labels(b"\xff\xfe" * 1000), Exit.LABELS_UNUSABLE, "could not be read"),
     "a GPU asked for where there is none": (setting(GPU="1"), Exit.GPU_MISSING, "--gpu 0"),
-    "no CPU allowed where there is no GPU": (setting(GPU="2", ALLOW_CPU="0"), Exit.GPU_MISSING, "2 asked for"),
+    "no CPU allowed where there is no GPU": (setting(GPU="2", ALLOW_CPU="0"), Exit.GPU_MISSING, "GPUs asked for: 2"),
     "logits that are not numbers": (weights_not_numbers, Exit.INFERENCE_FAILED, "finite"),
     "a directory in place of the output": (output_is_a_directory, Exit.OUTPUT_UNWRITABLE, "WINDLASS_OUTPUT"),
     "an output where nothing can be written": (

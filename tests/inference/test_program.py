@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.inference.expected import assert_answers, read_strictly, through_jpeg
-from tests.inference.pictures import framed_png, write_jpeg
+from tests.inference.pictures import framed_png, png, write_jpeg
 from tests.inference.workbench import GREEN, RED, Workbench
 
 
@@ -49,6 +49,25 @@ def test_a_large_picture_is_scaled_bilinearly_over_all_its_pixels(bench: Workben
     share = (223.75 / 224) ** 2
     red, green, blue = (share * c + (1 - share) * f for c, f in zip(colour, frame, strict=True))
     assert_answers(read_strictly(bench.output.read_bytes()), (red, green, blue))
+
+
+def test_the_network_sees_channels_first_then_rows_then_columns(bench: Workbench) -> None:
+    # An average cannot tell rows from columns; the tensor itself can.
+    colours = {(r, c): (40 + 150 * r, 60 + 120 * c, 250 - 90 * r - 70 * c) for r in (0, 1) for c in (0, 1)}
+    rows = [b"\0" + b"".join(bytes(colours[r, c]) * 128 for c in (0, 1)) for r in (0, 1)]
+    bench.input.write_bytes(png((256, 256), rows[0] * 128 + rows[1] * 128))
+    script = (
+        "import json, pathlib, sys; from infer import picture\n"
+        "tensor = picture.load(pathlib.Path(sys.argv[1]), picture.Recipe())\n"
+        "print(json.dumps([tensor.shape, str(tensor.dtype), tensor[0, :, 10::200, 10::200].tolist()]))"
+    )
+    done = bench.python("-c", script, str(bench.input))
+    shape, kind, corners = json.loads(done.stdout)
+    assert (shape, kind) == ([1, 3, 224, 224], "float32")
+    for channel, (mean, deviation) in enumerate([(0.485, 0.229), (0.456, 0.224), (0.406, 0.225)]):
+        for (row, column), colour in colours.items():
+            expected = (colour[channel] / 255 - mean) / deviation
+            assert corners[channel][row][column] == pytest.approx(expected, abs=1e-5)
 
 
 def test_stdout_says_which_device_was_used(bench: Workbench) -> None:

@@ -19,6 +19,8 @@ class Workbench:
 
     volume: Path
     packages: Path
+    before_packages: Path = EXAMPLE
+    """A directory whose modules come before the packages' own."""
     variables: dict[str, str] = field(default_factory=dict)
     flags: list[str] = field(default_factory=list)
 
@@ -60,9 +62,15 @@ class Workbench:
         self.digest.write_text(make_network.digest_line(content, self.weights.name))
 
     def run(self) -> "subprocess.CompletedProcess[str]":
+        """The program, as the image starts it."""
+        return self.python("-P", "-m", "infer", *self.flags)
+
+    def python(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """The interpreter with the program and its packages at hand."""
+        path = f"{EXAMPLE}:{self.before_packages}:{self.packages}"
         return subprocess.run(
-            [sys.executable, "-P", "-m", "infer", *self.flags],
-            env={**self.variables, "PYTHONPATH": f"{EXAMPLE}:{self.packages}", "LC_ALL": "C.UTF-8"},
+            [sys.executable, *arguments],
+            env={**self.variables, "PYTHONPATH": path, "LC_ALL": "C.UTF-8"},
             cwd=self.volume,
             capture_output=True,
             text=True,

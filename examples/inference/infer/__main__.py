@@ -45,7 +45,7 @@ def run(settings: job.Settings) -> None:
         ) from error
 
     net = network.load(content, gpu=settings.gpu, allow_cpu=settings.allow_cpu, threads=settings.threads)
-    note = ", in place of the GPU that was asked for" if settings.gpu and net.device == "cpu" else ""
+    note = f", in place of the GPU that was asked for: {net.why_no_gpu}" if settings.gpu and net.why_no_gpu else ""
     print(f"infer: running {settings.model} on device {net.device}{note}", flush=True)
     logits, elapsed_ms = network.infer(net, tensor)
     top = answer.top5(logits, labels)

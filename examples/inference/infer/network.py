@@ -20,10 +20,15 @@ ERRORS_ONLY: Final = 3  # the library's own warnings would bury the one line tha
 
 @dataclass(frozen=True, kw_only=True)
 class Network:
-    """A loaded network with the right door in and the right door out."""
+    """A loaded network with the right door in and the right door out.
+
+    A door is the library's input or output: a name, an element type, a shape.
+    """
 
     session: Any
     device: str
+    why_no_gpu: str
+    """Empty if it runs on one, or none was wanted."""
     input_name: str
     output_name: str
 
@@ -31,14 +36,16 @@ class Network:
 def load(content: bytes, *, gpu: int | None, allow_cpu: bool, threads: int) -> Network:
     """The network on the GPU if one is wanted and works, else on the CPU if that is allowed, else a Failure."""
     ort.set_default_logger_severity(ERRORS_ONLY)
-    session = _open(content, _providers(gpu), threads)
-    # The list of *available* providers names what the library was built with; only the session knows what it got.
-    on_gpu = CUDA in session.get_providers()
-    if not (on_gpu or allow_cpu):
-        raise _gpu_missing(gpu)
+    session, why_no_gpu = _open_on_gpu(content, threads) if gpu != 0 else (None, "")
+    device = "cpu" if session is None else "cuda:0"
+    # On the CPU also where it is not allowed: weights that load nowhere are to be called that, not a missing GPU.
+    session = session or _open_on_cpu(content, threads)
+    if device == "cpu" and not allow_cpu:
+        raise _gpu_missing(gpu, why_no_gpu)
     return Network(
         session=session,
-        device="cuda:0" if on_gpu else "cpu",
+        device=device,
+        why_no_gpu=why_no_gpu,
         input_name=_door("input", session.get_inputs(), INPUT_SHAPE),
         output_name=_door("output", session.get_outputs(), OUTPUT_SHAPE),
     )
@@ -59,12 +66,31 @@ def infer(network: Network, tensor: NDArray[np.float32]) -> tuple[NDArray[np.flo
     return logits[0], elapsed_ms
 
 
-def _providers(gpu: int | None) -> list[str]:
-    # gpu=0 keeps away from a GPU that is visible all the same: on a shared machine it is someone else's.
-    wanted = gpu != 0 and CUDA in ort.get_available_providers()
-    if wanted and hasattr(ort, "preload_dlls"):
-        ort.preload_dlls()  # CUDA and cuDNN from the wheels of requirements-gpu.txt
-    return [CUDA, CPU] if wanted else [CPU]
+def _open_on_gpu(content: bytes, threads: int) -> tuple[Any | None, str]:
+    """A session on the first GPU, or the reason why there is none."""
+    ort.preload_dlls()  # CUDA and cuDNN from the wheels of requirements-gpu.txt; nothing in a build without CUDA
+    if CUDA not in ort.get_available_providers():
+        return None, "this onnxruntime is built without CUDA"
+    try:
+        session = _open(content, [CUDA, CPU], threads)
+    except Exception as error:  # no driver, no device, no memory on it, …; a network at fault fails on the CPU as well
+        return None, str(error)
+    # Being available means being built in. Only the session knows what it got.
+    if CUDA not in session.get_providers():
+        return None, "CUDA could not be loaded"
+    return session, ""
+
+
+def _open_on_cpu(content: bytes, threads: int) -> Any:
+    try:
+        return _open(content, [CPU], threads)
+    except Exception as error:  # the library's exceptions share no base but this
+        raise Failure(
+            Exit.WEIGHTS_UNLOADABLE,
+            wrong=f"the weights are no network this program can load ({error})",
+            expected="an ONNX model in a single file (no external data)",
+            remedy="export it again, as the README shows",
+        ) from error
 
 
 def _open(content: bytes, providers: list[str], threads: int) -> Any:
@@ -75,15 +101,8 @@ def _open(content: bytes, providers: list[str], threads: int) -> Any:
     # A model may name further files for its weights, and the library would take them from the working directory: bytes
     # that no digest covers. Under /dev/null there is never a file, so such a model does not load.
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", "/dev/null")
-    try:
-        return ort.InferenceSession(content, options, providers=providers)
-    except Exception as error:  # the library's exceptions share no base but this
-        raise Failure(
-            Exit.WEIGHTS_UNLOADABLE,
-            wrong=f"the weights are no network this program can load ({error})",
-            expected="an ONNX model in a single file (no external data)",
-            remedy="export it again, as the README shows",
-        ) from error
+    # Without this the library goes over to the CPU by itself, even in the middle of a run, and we would name the wrong device.
+    return ort.InferenceSession(content, options, providers=providers, enable_fallback=0)
 
 
 def _door(which: str, doors: list[Any], expected: tuple[int, ...]) -> str:
@@ -115,11 +134,11 @@ def _dimensions(shape: Any) -> str:
     return " x ".join(str(size) for size in shape) or "a single number"
 
 
-def _gpu_missing(gpu: int | None) -> Failure:
+def _gpu_missing(gpu: int | None, why: str) -> Failure:
     return Failure(
         Exit.GPU_MISSING,
-        wrong=f"no usable CUDA device here, {'none' if gpu is None else gpu} asked for, and the CPU is not allowed",
-        expected="a GPU in this container and onnxruntime-gpu with its libraries",
+        wrong=f"GPUs asked for: {'any' if gpu is None else gpu}; none is usable here ({why}), and the CPU is not allowed",
+        expected="a GPU in this container, and an image with onnxruntime-gpu",
         remedy="run where there is one, ask for none (--gpu 0), or set WINDLASS_ALLOW_CPU=1",
     )
 

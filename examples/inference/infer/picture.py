@@ -42,7 +42,7 @@ def to_tensor(picture: Image.Image, recipe: Recipe) -> NDArray[np.float32]:
     """Resize, crop the centre, scale to 0..1, normalise, channels first."""
     cropped = _crop_centre(_resize(picture, recipe.shorter_side), recipe.crop)
     values = np.asarray(cropped, dtype=np.float32) / np.float32(255)
-    normal = (values - np.float32(recipe.mean)) / np.float32(recipe.deviation)
+    normal = (values - np.array(recipe.mean, dtype=np.float32)) / np.array(recipe.deviation, dtype=np.float32)
     return np.ascontiguousarray(normal.transpose(2, 0, 1)[np.newaxis])
 
 
