@@ -1,0 +1,86 @@
+"""The `windlass` command: the list of verbs and where each lives. `boot` adds its own by name and calls it."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import click
+
+from windlass.cli.command import connection_options
+from windlass.cli.failures import colour_wanted, guarded
+from windlass.cli.lazy import LazyGroup, Verb
+
+RUN, LOOK, FILES, CHANGE, SERVER, OTHER = (
+    "Run something",
+    "Look at it",
+    "Files and terminals",
+    "Change it",
+    "The server",
+    "Other",
+)
+_HERE = "windlass.cli.commands"
+
+VERBS: Mapping[str, Verb] = {
+    "run": Verb(at=f"{_HERE}.run:run", section=RUN, help="Run a command, stream its output, return its exit code."),
+    "apply": Verb(at=f"{_HERE}.apply:apply", section=RUN, help="Create what a manifest file describes."),
+    "get": Verb(at=f"{_HERE}.get:get", section=LOOK, help="List jobs, nodes or volumes."),
+    "describe": Verb(at=f"{_HERE}.describe:describe", section=LOOK, help="Everything about one job."),
+    "logs": Verb(at=f"{_HERE}.logs:logs", section=LOOK, help="What a job printed."),
+    "watch": Verb(at=f"{_HERE}.watch:watch", section=LOOK, help="See changes as they happen."),
+    "cp": Verb(at=f"{_HERE}.files:cp", section=FILES, help="Copy files to or from a job."),
+    "download": Verb(at=f"{_HERE}.files:download", section=FILES, help="Fetch a job's artifacts."),
+    "copy-file": Verb(at=f"{_HERE}.files:copy_file", section=FILES, help="Let the server fetch a URL into a volume."),
+    "attach": Verb(at=f"{_HERE}.terminals:attach", section=FILES, help="Connect to a running job's terminal."),
+    "exec": Verb(at=f"{_HERE}.terminals:execute", section=FILES, help="Run a command inside a running job."),
+    "debug": Verb(at=f"{_HERE}.terminals:debug", section=FILES, help="A shell with a job's volume at /mnt."),
+    "cancel": Verb(at=f"{_HERE}.change:cancel", section=CHANGE, help="Stop jobs; they end as CANCELLED."),
+    "delete": Verb(at=f"{_HERE}.change:delete", section=CHANGE, help="Remove jobs and, if asked, their volumes."),
+    "cleanup": Verb(at=f"{_HERE}.change:cleanup", section=CHANGE, help="Remove volumes whose time has passed."),
+}
+SERVER_HELP: Mapping[str, str] = {
+    "up": "Start Windlass on this machine.",
+    "server": "Run a control plane for several machines.",
+    "down": "Stop what `up` started.",
+    "doctor": "Check this machine.",
+    "images": "Keep images equal on every node.",
+}
+LAST: Mapping[str, Verb] = {
+    "open": Verb(at=f"{_HERE}.about:open_console", section=OTHER, help="Print the console's address."),
+    "whoami": Verb(at=f"{_HERE}.about:whoami", section=OTHER, help="Who the server thinks you are."),
+    "version": Verb(at=f"{_HERE}.about:version", section=OTHER, help="Versions of client and server."),
+    "completion": Verb(at=f"{_HERE}.completion:completion", section=OTHER, help="Set up your shell to complete names."),
+}
+EXAMPLES = """\b
+  windlass run alpine -- echo hello
+  windlass run --project-dir . --cpu 2 python:3.12 -- python train.py
+  windlass get jobs
+  windlass logs -f NAME"""
+
+
+def build(extra: Mapping[str, str]) -> click.Group:
+    """`extra` mounts more verbs by name: `{"up": "windlass.boot.up:command"}`. Nothing of them is imported here."""
+    mounted = {name: Verb(at=at, section=SERVER, help=SERVER_HELP.get(name, "")) for name, at in extra.items()}
+    return App(
+        name="windlass",
+        help=f"Run containers, see why they wait, keep what they made.\n\n{EXAMPLES}",
+        verbs={**VERBS, **mounted, **LAST},
+        params=connection_options(),
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+
+
+class App(LazyGroup):
+    """Ends the process with the documented exit codes; shell completion is click's own."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        extra.setdefault("color", colour_wanted())
+        run = partial(super().main, args, prog_name, complete_var, standalone_mode=False, **extra)
+        return guarded(run) if standalone_mode else run()

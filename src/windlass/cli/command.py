@@ -1,0 +1,70 @@
+"""What every verb shares: the connection's options, the client made from them, and words after `--` kept apart."""
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from windlass.client.client import Client
+from windlass.client.connection import find
+
+F = TypeVar("F", bound=Callable[..., Any])
+_META = "windlass."
+AFTER_DASHES = "windlass.after-dashes"
+
+
+class Command(click.Command):
+    """A verb that talks to the server; `--url` and its like may stand before or after the verb."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params.extend(connection_options(is_hidden=True))
+
+
+class CommandWithWords(Command):
+    """`verb [options] ARGS… -- WORDS…`: what follows the dashes is somebody else's and is not looked at."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args and not ctx.resilient_parsing:
+            cut = args.index("--")
+            ctx.meta[AFTER_DASHES] = tuple(args[cut + 1 :])
+            args = args[:cut]
+        return super().parse_args(ctx, args)
+
+
+def words_after_dashes(ctx: click.Context) -> tuple[str, ...] | None:
+    """None when there were no dashes at all."""
+    words: tuple[str, ...] | None = ctx.meta.get(AFTER_DASHES)
+    return words
+
+
+def connection_options(*, is_hidden: bool = False) -> list[click.Parameter]:
+    def option(name: str, help_text: str, metavar: str) -> click.Option:
+        return click.Option(
+            [f"--{name}"], help=help_text, metavar=metavar, hidden=is_hidden, expose_value=False, callback=_remember
+        )
+
+    return [
+        option("url", "The server's address; else WINDLASS_URL, else what `windlass up` wrote.", "URL"),
+        option("token", "The bearer token; else WINDLASS_TOKEN, else what `windlass up` wrote.", "JWT"),
+        option("data-dir", "Where `windlass up` keeps its files; else WINDLASS_DATA_DIR.", "DIR"),
+    ]
+
+
+def client_of(ctx: click.Context) -> Client:
+    client = Client(
+        find(
+            os.environ,
+            url=ctx.meta.get(_META + "url"),
+            token=ctx.meta.get(_META + "token"),
+            data_dir=ctx.meta.get(_META + "data_dir"),
+        )
+    )
+    ctx.call_on_close(client.close)
+    return client
+
+
+def _remember(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        ctx.meta[_META + str(param.name)] = value

@@ -1,0 +1,1 @@
+"""One module per verb, or per few verbs that belong together. Each is imported only when called."""

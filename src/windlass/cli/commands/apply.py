@@ -1,0 +1,79 @@
+"""`windlass apply -f`: make what the documents of a file describe. Applying twice changes nothing."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from windlass.cli import exits
+from windlass.cli.command import Command, client_of
+from windlass.cli.failures import show
+from windlass.cli.output import output_option, say, show_json, show_yaml
+from windlass.core.errors import Fault, Invalid, WindlassError
+
+
+@click.command(cls=Command)
+@click.option(
+    "-f",
+    "--file",
+    "files",
+    multiple=True,
+    required=True,
+    metavar="FILE",
+    help="A manifest in YAML or JSON; - is stdin.",
+)
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def apply(ctx: click.Context, files: tuple[str, ...], form: str) -> None:
+    """Create the jobs that FILE describes; those that exist unchanged are left alone.
+
+    A file may hold many documents, separated by `---`. All are read before the first is sent.
+    """
+    documents = [document for file in files for document in _read(file)]
+    client, made, code = client_of(ctx), list[Any](), exits.OK
+    for document in documents:
+        try:
+            job, verdict = client.apply(document)
+        except WindlassError as exc:
+            exc.message = f"{document['metadata']['name']}: {exc.message}"
+            show(exc)
+            code = code or exits.of_error(exc)
+            continue
+        made.append(job)
+        if form in {"table", "name"}:
+            say(f"job/{job['metadata']['name']}" + (f" {verdict}" if form == "table" else ""))
+    if form in {"json", "yaml"}:
+        (show_json if form == "json" else show_yaml)(made[0] if len(documents) == 1 and made else {"items": made})
+    ctx.exit(code)
+
+
+def _read(file: str) -> list[dict[str, Any]]:
+    from windlass.wire.yaml12 import load
+
+    text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    shown = "stdin" if file == "-" else file
+    try:
+        documents = load(text, depth_max=64, nodes_max=100_000)
+    except WindlassError as exc:
+        exc.message = f"{shown}: {exc.message}"
+        raise
+    faults = [fault for i, document in enumerate(documents) for fault in _faults(document, i, len(documents))]
+    if not documents:
+        faults = [Fault("", "expected at least one document")]
+    if faults:
+        raise Invalid(
+            f"{shown} cannot be applied", faults=faults, hint="a manifest begins with apiVersion, kind and metadata"
+        )
+    return documents
+
+
+def _faults(document: Any, index: int, count: int) -> list[Fault]:
+    """Only what is needed to send it at all; the rest is judged by the server, which names every fault at once."""
+    where = f"document {index + 1}: " if count > 1 else ""
+    if not isinstance(document, dict):
+        return [Fault(where.rstrip(": "), "expected a mapping with apiVersion, kind, metadata and spec")]
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
+        return [Fault(f"{where}metadata.name", "expected a name: apply finds by it what exists already")]
+    return []

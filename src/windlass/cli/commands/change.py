@@ -1,0 +1,78 @@
+"""`windlass cancel`, `delete`, `cleanup`."""
+
+from collections.abc import Callable
+
+import click
+
+from windlass.cli import exits
+from windlass.cli.command import Command, client_of
+from windlass.cli.failures import show
+from windlass.cli.names import job_argument
+from windlass.cli.output import say
+from windlass.cli.render import table
+from windlass.client.documents import Cleanup
+from windlass.core.errors import WindlassError
+
+
+@click.command(cls=Command)
+@job_argument("jobs", nargs=-1)
+@click.pass_context
+def cancel(ctx: click.Context, jobs: tuple[str, ...]) -> None:
+    """Stop JOBs. A running one gets SIGTERM, and SIGKILL after its grace period."""
+    cancel_all(ctx, jobs)
+
+
+def cancel_all(ctx: click.Context, jobs: tuple[str, ...]) -> None:
+    client = client_of(ctx)
+
+    def one(job: str) -> str:
+        state = client.cancel(job)["status"].get("state", "")
+        return "cancelled" if state == "CANCELLED" else "is being cancelled"
+
+    each(ctx, jobs, one)
+
+
+@click.command(cls=Command)
+@job_argument("jobs", nargs=-1)
+@click.option("--volume", is_flag=True, help="The artifacts volume too; otherwise it stays until its TTL.")
+@click.pass_context
+def delete(ctx: click.Context, jobs: tuple[str, ...], volume: bool) -> None:
+    """Remove JOBs; one that is alive is cancelled first."""
+    delete_all(ctx, jobs, with_volume=volume)
+
+
+def delete_all(ctx: click.Context, jobs: tuple[str, ...], *, with_volume: bool) -> None:
+    client = client_of(ctx)
+
+    def one(job: str) -> str:
+        client.delete(job, volume=with_volume)
+        return "deleted, its volume too" if with_volume else "deleted; its volume stays until its TTL"
+
+    each(ctx, jobs, one)
+
+
+@click.command(cls=Command)
+@click.option("-v", "--verbose", is_flag=True, help="Say of each volume why it went or stayed.")
+@click.pass_context
+def cleanup(ctx: click.Context, verbose: bool) -> None:
+    """Delete the volumes of finished jobs whose TTL has passed."""
+    show_cleanup(client_of(ctx).cleanup(), is_verbose=verbose)
+
+
+def show_cleanup(done: Cleanup, *, is_verbose: bool) -> None:
+    if is_verbose and done.get("items"):
+        for line in table.lines(("VOLUME", "", "WHY"), [(i["name"], i["action"], i["why"]) for i in done["items"]]):
+            say(line)
+    say(f"{done['deleted']} deleted, {done['skipped']} skipped")
+
+
+def each(ctx: click.Context, names: tuple[str, ...], act: Callable[[str], str]) -> None:
+    """One line per name; a failure is said and the rest still done. The exit code is the first failure's."""
+    code = exits.OK
+    for name in names:
+        try:
+            say(f"job/{name} {act(name)}")
+        except WindlassError as exc:
+            show(exc)
+            code = code or exits.of_error(exc)
+    ctx.exit(code)

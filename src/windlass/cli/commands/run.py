@@ -1,0 +1,119 @@
+"""`windlass run`: a command on a node as if it were here: its output, its exit code, Ctrl-C."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from windlass.cli.command import CommandWithWords, client_of, words_after_dashes
+from windlass.cli.follow import follow_to_end
+from windlass.cli.output import is_terminal, note, say
+from windlass.cli.parameters import Duration, Pair, read_env_file
+from windlass.cli.render.values import name_of
+from windlass.cli.submission import ARTIFACTS, manifest, submit
+from windlass.client.client import Client
+from windlass.client.documents import Document, Manifest
+
+
+@click.command(cls=CommandWithWords, options_metavar="[OPTIONS]")
+@click.argument("words", metavar="[IMAGE] [--] [COMMAND]...", nargs=-1)
+@click.option("--name", help="A name of your choice; else the server makes one up.")
+@click.option("--cpu", metavar="CORES", help="Cores, such as 2, 0.5 or 500m.  [default: 1]")
+@click.option("--memory", metavar="SIZE", help="Memory, such as 512Mi or 4Gi.  [default: 512Mi]")
+@click.option("--gpu", type=click.IntRange(0), metavar="N", help="Accelerators.  [default: 0]")
+@click.option("-e", "--env", type=Pair(from_environment=True), multiple=True, help="A variable; KEY alone takes yours.")
+@click.option("--env-file", type=click.Path(path_type=Path), multiple=True, help="A file of KEY=VALUE lines.")
+@click.option("-w", "--workdir", metavar="DIR", help="Where the command starts.")
+@click.option("--project-dir", type=click.Path(path_type=Path), metavar="DIR", help="Upload DIR to /artifacts first.")
+@click.option("--timeout", type=Duration(), metavar="TIME", help="End it after this long, such as 90s or 2h.")
+@click.option("--retries", type=click.IntRange(0, 100), metavar="N", help="Further attempts after a failure.")
+@click.option("--priority", type=click.IntRange(-100, 100), metavar="N", help="Order among your own jobs.")
+@click.option("--ttl", type=Duration(), metavar="TIME", help="Keep the ended container this long.")
+@click.option("--volume-ttl", type=Duration(), metavar="TIME", help="Keep the artifacts this long.  [default: 1h]")
+@click.option("-l", "--label", type=Pair(), multiple=True, help="A label to find it by.")
+@click.option("--pool", metavar="NAME", help="Only on nodes of this pool.")
+@click.option("--webhook", metavar="URL", help="Tell this address when the job is over.")
+@click.option("-d", "--detach", is_flag=True, help="Print the name and return at once.")
+@click.option("-i", "--interactive", is_flag=True, help="Connect your keyboard.")
+@click.option("-t", "--tty", is_flag=True, help="Give it a terminal; -it for a shell.")
+@click.option("--rm", "remove", is_flag=True, help="Delete the job and its artifacts when it is over.")
+@click.option("-q", "--quiet", is_flag=True, help="Only the job's own output.")
+@click.pass_context
+def run(ctx: click.Context, /, words: tuple[str, ...], detach: bool, quiet: bool, remove: bool, **options: Any) -> None:
+    """Run COMMAND in IMAGE, stream its output and return its exit code.
+
+    \b
+      windlass run alpine -- echo hello
+      windlass run --project-dir . --cpu 2 --memory 4Gi python:3.12 -- python train.py
+      windlass run -it debian -- bash
+      windlass run -- make test           (no image: where the server runs plain processes)
+
+    Ctrl-C asks whether to cancel the job, leave it running, or keep watching.
+    """
+    is_interactive = options.pop("interactive") or options.pop("tty")
+    options.pop("tty", None)
+    if is_interactive and detach:
+        raise click.UsageError("-it and --detach exclude each other", ctx)
+    image, command = _split(ctx, words)
+    client = client_of(ctx)
+    document = _manifest(image, command, is_interactive=is_interactive, **options)
+    job = submit(client, document, options["project_dir"], is_quiet=quiet)
+    if detach:
+        say(name_of(job))
+        return
+    ctx.exit(_see_through(client, job, is_interactive=is_interactive, is_quiet=quiet, is_removed=remove))
+
+
+def _see_through(client: Client, job: Manifest, *, is_interactive: bool, is_quiet: bool, is_removed: bool) -> int:
+    if is_terminal(err=True) and not is_quiet:
+        note(f"{name_of(job)} accepted")
+    if is_interactive:
+        from windlass.cli.terminal import attach_when_running
+
+        code = attach_when_running(client, job)
+    else:
+        code = follow_to_end(client, job, is_quiet=is_quiet)
+    sys.stdout.flush()
+    if is_removed:
+        client.delete(job["metadata"]["uid"], volume=True)
+    return code
+
+
+def _split(ctx: click.Context, words: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
+    """`IMAGE -- CMD`, `-- CMD`, `IMAGE CMD`, `IMAGE`."""
+    after = words_after_dashes(ctx)
+    if after is not None:
+        if len(words) > 1:
+            raise click.UsageError(f"only the image stands before `--`, and {words[1]!r} follows it", ctx)
+        if not words and not after:
+            raise click.UsageError("what is to be run?", ctx)
+        return (words[0] if words else None), after
+    if not words:
+        raise click.UsageError("give an image, or a command after `--`", ctx)
+    return words[0], words[1:]
+
+
+def _manifest(
+    image: str | None, command: tuple[str, ...], *, is_interactive: bool, project_dir: Path | None, **given: Any
+) -> Document:
+    env: dict[str, str] = {}
+    for path in given["env_file"]:
+        env |= read_env_file(path)
+    env |= dict(given["env"])
+    spec = {
+        "image": image,
+        "command": list(command) or None,
+        "env": env or None,
+        "workdir": given["workdir"] or (ARTIFACTS if project_dir and image else None),
+        "timeoutSeconds": given["timeout"],
+        "retries": given["retries"],
+        "priority": given["priority"],
+        "ttlSecondsAfterFinished": given["ttl"],
+        "pvcTTLSecondsAfterFinished": given["volume_ttl"],
+        "pool": given["pool"],
+        "webhook": {"url": given["webhook"]} if given["webhook"] else None,
+        "terminal": True if is_interactive else None,
+    }
+    needs = {"cpu": given["cpu"], "memory": given["memory"], "gpu": given["gpu"]}
+    return manifest("Job", name=given["name"], labels=given["label"], spec=spec, needs=needs)

@@ -1,0 +1,87 @@
+"""`windlass watch`: changes as they happen. On a terminal the list is redrawn in place; elsewhere every change is a line."""
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import click
+import msgspec
+
+from windlass.cli.command import Command, client_of
+from windlass.cli.follow import summary
+from windlass.cli.names import job_argument
+from windlass.cli.output import is_coloured, is_terminal, note, say, width
+from windlass.cli.render import lists, table
+from windlass.cli.render.values import clock_time, is_over
+from windlass.client.client import Client
+from windlass.client.documents import Happening, Manifest
+
+ROWS_MAX = 100
+REFRESHES_PER_SECOND = 4
+
+
+@click.command(cls=Command)
+@job_argument(required=False)
+@click.pass_context
+def watch(ctx: click.Context, job: str | None) -> None:
+    """See all jobs change, until Ctrl-C; or what happens to one JOB, until it is over."""
+    client = client_of(ctx)
+    if job is not None:
+        watch_one(client, client.job(job))
+    elif is_terminal():
+        _watch_screen(client)
+    else:
+        print_changes(client, (), "table")
+
+
+def watch_one(client: Client, job: Manifest) -> None:
+    uid = job["metadata"]["uid"]
+    for event in client.follow_happenings(uid):
+        say(_happening_line(event))
+        job = client.job(uid)
+        if is_over(job):
+            break
+    note(summary(job, time.time()))
+
+
+def print_changes(client: Client, names: Iterable[str], form: str, *, kind: str | None = None) -> None:
+    """A line, or a JSON document, per change. It ends by Ctrl-C only."""
+    wanted, columns = set(names), list[int]()
+    for job in client.follow_jobs():
+        if (wanted and job["metadata"].get("name") not in wanted) or (kind and job["kind"] != kind):
+            continue
+        if form in {"json", "yaml"}:
+            say(msgspec.json.encode(job).decode())
+        elif form == "name":
+            say(f"job/{job['metadata'].get('name')}")
+        else:
+            row = lists.job_row(job, time.time(), is_wide=form == "wide")
+            say(table.stream_line(row, columns, is_coloured=is_coloured(), width=width()))
+
+
+def _watch_screen(client: Client) -> None:
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    console = Console()
+    page = client.page(limit=ROWS_MAX)
+    jobs = {job["metadata"]["uid"]: job for job in reversed(page["items"])}
+
+    def draw() -> Any:
+        newest = [*jobs.values()][::-1][: max(1, console.height - 2)]
+        rows = lists.job_rows(newest, time.time())
+        return Text("\n").join(
+            Text.from_ansi(line)
+            for line in table.lines(lists.JOBS, rows, is_coloured=is_coloured(), width=console.width)
+        )
+
+    with Live(get_renderable=draw, console=console, screen=True, refresh_per_second=REFRESHES_PER_SECOND):
+        for job in client.follow_jobs(after=page["revision"]):
+            jobs[job["metadata"]["uid"]] = job
+
+
+def _happening_line(event: Happening) -> str:
+    why = ": ".join(part for part in (event.get("reason"), event.get("message")) if part)
+    where = f" on {event['node']}" if event.get("node") else ""
+    return f"{clock_time(event.get('at'))}  {event.get('kind', ''):<10}{where}{'  ' + table.clean(why) if why else ''}"

@@ -1,0 +1,54 @@
+"""A job from its acceptance to its end, on this terminal: its output, why it waits, Ctrl-C, and its exit code at last."""
+
+import time
+
+from windlass.cli import exits
+from windlass.cli.announce import Announcer
+from windlass.cli.interrupts import Detached, Interrupts
+from windlass.cli.output import LogWriter, is_coloured, is_terminal, note
+from windlass.cli.render.table import pill
+from windlass.cli.render.values import STATE_COLOUR, detail, is_over, name_of, ran, state_of
+from windlass.client.client import Client
+from windlass.client.documents import Manifest
+
+
+def follow_to_end(client: Client, job: Manifest, *, is_quiet: bool = False) -> int:
+    """Prints everything the job prints; the exit code is the job's."""
+    name, uid = name_of(job), job["metadata"]["uid"]
+    is_shown = is_terminal(err=True) and not is_quiet
+    with Announcer(client, uid, is_shown=is_shown) as announcer:
+        interrupts = Interrupts(name, lambda: client.another().cancel(uid), before_asking=announcer.hush)
+        try:
+            with interrupts.handled():
+                ended = _print_until_over(client, uid, announcer)
+        except Detached:
+            announcer.hush()
+            note(f"detached; `windlass logs -f {name}` comes back to it")
+            return exits.OK
+    if not is_quiet and (is_shown or exits.of_job(ended["status"].get("state", ""), 1) != exits.OK):
+        note(summary(ended, time.time()))
+    return exits.of_job(ended["status"].get("state", ""), ended["status"].get("exitCode"))
+
+
+def summary(job: Manifest, now: float) -> str:
+    """`hello FAILED after 3.1s: exit code 3`"""
+    state = state_of(job)
+    shown = pill(state, STATE_COLOUR.get(state), is_coloured=is_coloured(err=True))
+    took = f" after {ran(job, now)}" if job["status"].get("startedAt") else ""
+    why = detail(job)
+    return f"{name_of(job)} {shown}{took}{': ' + why if why else ''}"
+
+
+def _print_until_over(client: Client, uid: str, announcer: Announcer) -> Manifest:
+    """Attempt by attempt: an attempt's stream ends with it, and the next one's begins when it is made."""
+    writer, attempt = LogWriter(), 1
+    while True:
+        for line in client.logs(uid, follow=True, attempt=attempt):
+            announcer.hush()
+            writer.write(line)
+        job = client.job(uid)
+        if is_over(job) and job["status"].get("attempt", 0) <= attempt:
+            return job
+        attempt += 1
+        if is_terminal(err=True):
+            note(f"attempt {attempt - 1} failed; attempt {attempt} follows")

@@ -1,0 +1,99 @@
+"""Where text goes: `-o` forms, terminal width and colour, and bytes of logs to the stream they came from."""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from windlass.cli.render import table
+
+F = TypeVar("F", bound=Callable[..., Any])
+FORMS = ("table", "wide", "json", "yaml", "name")
+
+
+def output_option(*forms: str, default: str = "table") -> Callable[[F], F]:
+    return click.option(
+        "-o",
+        "--output",
+        "form",
+        type=click.Choice(forms or FORMS),
+        default=default,
+        show_default=True,
+        help="Form of the output.",
+    )
+
+
+def is_terminal(*, err: bool = False) -> bool:
+    return (sys.stderr if err else sys.stdout).isatty()
+
+
+def is_coloured(*, err: bool = False) -> bool:
+    return is_terminal(err=err) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def width() -> int | None:
+    """None when the output is not a terminal: pipes get everything."""
+    return shutil.get_terminal_size().columns if is_terminal() else None
+
+
+def say(text: str, *, err: bool = False) -> None:
+    click.echo(text, err=err, color=is_coloured(err=err))
+
+
+def note(text: str) -> None:
+    """For people beside the output, not in it."""
+    say(text, err=True)
+
+
+def show_json(document: object) -> None:
+    say(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+
+
+def show_yaml(document: object) -> None:
+    say(msgspec.yaml.encode(document).decode().rstrip("\n"))
+
+
+def show_table(headings: Sequence[str], rows: Iterable[table.Row]) -> None:
+    for line in table.lines(headings, rows, is_coloured=is_coloured(), width=width()):
+        say(line)
+
+
+def styled(text: str, **style: Any) -> str:
+    """For stdout."""
+    return click.style(text, **style) if is_coloured() else text
+
+
+class LogWriter:
+    """A job's stdout to ours and its stderr to ours, byte for byte, in the order they were written."""
+
+    def __init__(self, *, has_timestamps: bool = False, is_live: bool = True) -> None:
+        self._has_timestamps = has_timestamps
+        self._is_live = is_live
+        self._at_line_start = {"stdout": True, "stderr": True}
+        self._last = ""
+
+    def write(self, line: Any) -> None:
+        stream = line.get("stream", "stdout")
+        if self._last and stream != self._last:
+            self._sink(self._last).flush()
+        self._last = stream
+        text = line["text"] if line.get("partial") else line["text"] + "\n"
+        if self._has_timestamps and self._at_line_start[stream]:
+            text = f"{line['at']} {text}"
+        self._at_line_start[stream] = not line.get("partial")
+        sink = self._sink(stream)
+        sink.write(text.encode("utf-8", "surrogateescape"))
+        if self._is_live:
+            sink.flush()
+
+    def flush(self) -> None:
+        for stream in ("stdout", "stderr"):
+            self._sink(stream).flush()
+
+    @staticmethod
+    def _sink(stream: str) -> Any:
+        return sys.stderr.buffer if stream == "stderr" else sys.stdout.buffer

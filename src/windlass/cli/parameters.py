@@ -1,0 +1,67 @@
+"""Values people type: durations, `KEY=VALUE`, env files.
+
+Quantities such as `512Mi` go to the server as they are: it has the one validator.
+"""
+
+import os
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+_DURATION: Final = re.compile(r"(\d{1,9})(ms|s|m|h|d|)", re.ASCII)
+_SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+class Duration(click.ParamType[int]):
+    """Whole seconds; `90`, `90s`, `10m`, `2h`, `1d`."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        matched = _DURATION.fullmatch(str(value))
+        if matched is None or matched[2] == "ms":
+            self.fail(f"{value!r} is not a duration; expected something like 90, 90s, 10m, 2h or 1d", param, ctx)
+        return int(matched[1]) * _SECONDS[matched[2]]
+
+
+class Pair(click.ParamType[tuple[str, str]]):
+    """`KEY=VALUE`."""
+
+    name = "KEY=VALUE"
+
+    def __init__(self, *, from_environment: bool = False) -> None:
+        self._from_environment = from_environment
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        key, equals, text = str(value).partition("=")
+        if not equals and self._from_environment and key in os.environ:
+            return key, os.environ[key]
+        if not key or not equals:
+            why = "is not set here" if key and self._from_environment else "has no value"
+            self.fail(f"{value!r} {why}; expected KEY=VALUE", param, ctx)
+        return key, text
+
+
+def read_env_file(path: Path) -> dict[str, str]:
+    """Lines of KEY=VALUE; blank lines and `#` comments are skipped, matching quotes around a value are taken off."""
+    found = dict[str, str]()
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        text = line.strip().removeprefix("export ").strip()
+        if not text or text.startswith("#"):
+            continue
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise click.BadParameter(f"{path}, line {number}: expected KEY=VALUE", param_hint="--env-file")
+        found[key.strip()] = _unquoted(value.strip())
+    return found
+
+
+def _unquoted(value: str) -> str:
+    is_quoted = len(value) >= 2 and value[0] == value[-1] and value[0] in "'\""
+    return value[1:-1] if is_quoted else value

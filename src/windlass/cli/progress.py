@@ -1,0 +1,27 @@
+"""A bar for bytes on their way. rich is imported only when one is drawn."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Told = Callable[[int], None]
+
+
+@contextmanager
+def transfer(what: str, total: int | None, *, is_drawn: bool) -> Iterator[Told]:
+    """Yields a function to be told of every chunk. `total` None: the end is not known beforehand."""
+    if not is_drawn:
+        yield lambda size: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=32),
+        DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(compact=True),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(f"{what:>10}", total=total)
+        yield lambda size: bar.advance(task, size)

@@ -1,0 +1,80 @@
+"""Which columns each list has."""
+
+from collections.abc import Iterable, Sequence
+
+from windlass.cli.render.table import Cell, Row
+from windlass.cli.render.values import STATE_COLOUR, age, detail, name_of, ran, state_of, what
+from windlass.client.documents import Document, Manifest, Node, Volume
+
+JOBS = ("NAME", "STATE", "AGE", "RAN", "IMAGE", "DETAIL")
+JOBS_WIDE = ("NAME", "STATE", "AGE", "RAN", "ATTEMPT", "NODE", "CPU", "MEMORY", "GPU", "UID", "IMAGE", "DETAIL")
+NODES = ("NAME", "STATE", "POOL", "RUNTIME", "RUNS", "CPU FREE", "MEMORY FREE", "GPU FREE")
+VOLUMES = ("NAME", "STATE", "JOB", "NODE", "EXPIRES IN")
+
+
+def state_cell(state: str) -> Cell:
+    return Cell(state, STATE_COLOUR.get(state), is_pill=True)
+
+
+def job_row(job: Manifest, now: float, *, is_wide: bool = False) -> Row:
+    created = age(job["metadata"].get("creationTimestamp"), now)
+    first: list[Cell | str] = [name_of(job), state_cell(state_of(job)), created, ran(job, now)]
+    if is_wide:
+        first += _wide_part(job)
+    return (*first, what(job), Cell(detail(job), STATE_COLOUR.get(state_of(job))))
+
+
+def job_rows(jobs: Iterable[Manifest], now: float, *, is_wide: bool = False) -> list[Row]:
+    return [job_row(job, now, is_wide=is_wide) for job in jobs]
+
+
+def node_rows(nodes: Iterable[Node]) -> list[Row]:
+    return [
+        (
+            node.get("name", "-"),
+            state_cell(node.get("state", "-")),
+            node.get("pool", "-"),
+            node.get("runtime", "-"),
+            str(node.get("runs", 0)),
+            *(_of(node, key) for key in ("cpu", "memory", "gpu")),
+        )
+        for node in nodes
+    ]
+
+
+def volume_rows(volumes: Iterable[Volume], now: float) -> list[Row]:
+    return [
+        (
+            volume.get("name", "-"),
+            volume.get("state", "-"),
+            volume.get("job") or "-",
+            volume.get("node") or "-",
+            _until(volume.get("expiresAt"), now),
+        )
+        for volume in volumes
+    ]
+
+
+def _wide_part(job: Manifest) -> Sequence[str]:
+    needs: Document = job["spec"].get("resources") or {}
+    return (
+        str(job["status"].get("attempt", 0)),
+        job["status"].get("node") or "-",
+        str(needs.get("cpu", "-")),
+        str(needs.get("memory", "-")),
+        str(needs.get("gpu", 0)),
+        job["metadata"].get("uid", "-"),
+    )
+
+
+def _of(node: Node, key: str) -> str:
+    return f"{node.get('free', {}).get(key, '-')} of {node.get('capacity', {}).get(key, '-')}"
+
+
+def _until(timestamp: str | None, now: float) -> str:
+    from windlass.cli.render.values import seconds_of, span
+
+    seconds = seconds_of(timestamp)
+    if seconds is None:
+        return "-"
+    return "due" if seconds <= now else span(max(10.0, seconds - now))

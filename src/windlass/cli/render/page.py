@@ -1,0 +1,155 @@
+"""The page about one job: what it is, how it stands and why, its attempts, what happened, what it said last."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import click
+
+from windlass.cli.render import table
+from windlass.cli.render.lists import state_cell
+from windlass.cli.render.values import (
+    STATE_COLOUR,
+    age,
+    clock_time,
+    command_line,
+    detail,
+    money,
+    name_of,
+    ran,
+    seconds_of,
+    span,
+    state_of,
+)
+from windlass.client.documents import Happening, LogLine, Manifest
+
+_OWN_ROW = {"image", "command", "resources", "env", "suspend"}
+
+
+def job_page(
+    job: Manifest, happenings: Sequence[Happening], tail: Sequence[LogLine], *, now: float, is_coloured: bool
+) -> list[str]:
+    pen = _Pen(is_coloured)
+    parts = [_head(job, now, pen), _fields(_about(job, now), pen)]
+    parts.append(pen.titled("Spec", _fields(_spec(job["spec"]), pen)))
+    parts.append(pen.titled("Runs", _runs(job, now, pen)))
+    parts.append(pen.titled("Events", _events(happenings, now, pen)))
+    parts.append(pen.titled("Output", [f"  {table.clean(line['text'])}" for line in tail]))
+    return [line for part in parts if part for line in (*part, "")][:-1]
+
+
+class _Pen:
+    def __init__(self, is_coloured: bool) -> None:
+        self.is_coloured = is_coloured
+
+    def styled(self, text: str, **style: Any) -> str:
+        return click.style(text, **style) if self.is_coloured else text
+
+    def titled(self, title: str, lines: list[str]) -> list[str]:
+        return [self.styled(title, bold=True), *lines] if lines else []
+
+
+def _head(job: Manifest, now: float, pen: _Pen) -> list[str]:
+    state, why = state_of(job), detail(job)
+    shown = table.pill(state, STATE_COLOUR.get(state), is_coloured=pen.is_coloured)
+    lines = [f"{pen.styled(name_of(job), bold=True)}  {shown}{'  ' + table.clean(why) if why else ''}"]
+    message = (job["status"].get("message") or "").strip()
+    if message and message.partition("\n")[0] not in why:
+        lines += [f"  {table.clean(line)}" for line in message.splitlines()]
+    if state == "PENDING":
+        lines += [f"  waits: {table.clean(reason)}" for reason in (job["status"].get("waiting") or [])[1:]]
+    return lines
+
+
+def _about(job: Manifest, now: float) -> Iterable[tuple[str, str]]:
+    metadata, status = job["metadata"], job["status"]
+    code = status.get("exitCode")
+    yield "Kind", job["kind"]
+    yield "Uid", metadata.get("uid", "-")
+    yield "Labels", _pairs(metadata.get("labels") or {})
+    yield "Created", _moment(metadata.get("creationTimestamp"), now)
+    yield "Started", _moment(status.get("startedAt"), now)
+    yield "Finished", _moment(status.get("finishedAt"), now)
+    yield "Ran", ran(job, now) if status.get("startedAt") else ""
+    yield "Node", status.get("node") or ""
+    yield "Attempt", f"{status.get('attempt', 0)} of {1 + int(job['spec'].get('retries') or 0)}"
+    yield "Exit code", "" if code is None else str(code)
+    yield "Reason", status.get("reason") or ""
+    yield "Artifacts", status.get("artifactPath") or ""
+    yield "Cost", money(status.get("cost")) if status.get("cost") else ""
+
+
+def _spec(spec: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    needs = spec.get("resources") or {}
+    yield "Image", spec.get("image") or "(none: a plain process)"
+    yield "Command", command_line(spec)
+    yield "Resources", f"cpu {needs.get('cpu', '-')}, memory {needs.get('memory', '-')}, gpu {needs.get('gpu', 0)}"
+    yield "Env", "\n".join(f"{key}={value}" for key, value in (spec.get("env") or {}).items())
+    for key, value in spec.items():
+        if key not in _OWN_ROW and value not in (None, "", {}, []):
+            yield key, _plain(value)
+
+
+def _runs(job: Manifest, now: float, pen: _Pen) -> list[str]:
+    runs = job["status"].get("runs") or []
+    rows = [
+        (
+            str(run.get("attempt", "-")),
+            state_cell(run.get("state", "-")),
+            run.get("node") or "-",
+            clock_time(run.get("startedAt")),
+            _took(run.get("startedAt"), run.get("endedAt"), now),
+            "-" if run.get("exitCode") is None else str(run.get("exitCode")),
+            run.get("id", "-"),
+            run.get("reason") or "",
+        )
+        for run in runs
+    ]
+    headings = ("ATTEMPT", "STATE", "NODE", "STARTED", "RAN", "EXIT", "RUN", "REASON")
+    return [f"  {line}" for line in table.lines(headings, rows, is_coloured=pen.is_coloured)] if rows else []
+
+
+def _events(happenings: Sequence[Happening], now: float, pen: _Pen) -> list[str]:
+    rows = [
+        (
+            clock_time(event.get("at")),
+            event.get("kind", ""),
+            event.get("node") or "",
+            ": ".join(part for part in (event.get("reason"), event.get("message")) if part),
+        )
+        for event in happenings
+    ]
+    headings = ("AT", "WHAT", "NODE", "WHY")
+    return [f"  {line}" for line in table.lines(headings, rows, is_coloured=pen.is_coloured)] if rows else []
+
+
+def _fields(pairs: Iterable[tuple[str, str]], pen: _Pen) -> list[str]:
+    shown = [(label, value) for label, value in pairs if value]
+    width = max((len(label) for label, _ in shown), default=0)
+    lines = list[str]()
+    for label, value in shown:
+        first, *rest = value.splitlines() or [""]
+        lines.append(f"  {pen.styled(label.ljust(width), dim=True)}  {table.clean(first)}")
+        lines += [f"  {' ' * width}  {table.clean(line)}" for line in rest]
+    return lines
+
+
+def _moment(timestamp: str | None, now: float) -> str:
+    return f"{clock_time(timestamp)}  ({age(timestamp, now)} ago)" if timestamp else ""
+
+
+def _took(start: str | None, end: str | None, now: float) -> str:
+    began = seconds_of(start)
+    if began is None:
+        return "-"
+    ended = seconds_of(end)
+    return span((now if ended is None else ended) - began)
+
+
+def _pairs(pairs: Mapping[str, str]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in pairs.items())
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return _pairs({str(k): str(v) for k, v in value.items()})
+    return str(value).lower() if isinstance(value, bool) else str(value)

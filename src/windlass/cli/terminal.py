@@ -1,0 +1,143 @@
+"""Your terminal joined to one in a container: keys go there unread, bytes come back as they are, sizes follow the window.
+
+Ctrl-P Ctrl-Q leaves without ending anything, as people know it from Docker.
+"""
+
+import os
+import select
+import signal
+import sys
+import termios
+import threading
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from windlass.cli import exits
+from windlass.cli.announce import Announcer
+from windlass.cli.follow import follow_to_end
+from windlass.cli.interrupts import Interrupts
+from windlass.cli.output import is_terminal, note
+from windlass.cli.render.values import is_over, name_of
+from windlass.client.client import Client
+from windlass.client.documents import Manifest
+
+if TYPE_CHECKING:
+    from windlass.client.terminal import Terminal
+
+LEAVE = b"\x10\x11"
+CHUNK = 1 << 16
+STANDING = frozenset({"RUNNING"})
+
+
+def attach_when_running(client: Client, job: Manifest) -> int:
+    """Wait until there is something to attach to; a job that ended before is shown as its log."""
+    uid = job["metadata"]["uid"]
+    with Announcer(client, uid, is_shown=is_terminal(err=True)) as announcer:
+        cancel = Interrupts(name_of(job), lambda: client.another().cancel(uid), before_asking=announcer.hush)
+        with cancel.handled():
+            job = _until_running(client, uid)
+    if is_over(job):
+        return follow_to_end(client, job)
+    with client.attach(uid) as terminal:
+        code = converse(terminal, is_raw=True)
+    if code is None:
+        note(f"left {name_of(job)} running; `windlass attach {name_of(job)}` comes back to it")
+        return exits.OK
+    return code
+
+
+def converse(terminal: "Terminal", *, is_raw: bool, has_input: bool = True) -> int | None:
+    """Until the other side ends; its exit code, or None when the user left by Ctrl-P Ctrl-Q.
+
+    Without input the other side sees an end of file at once, and nothing is taken from our own stdin.
+    """
+    has_left = threading.Event()
+    stop_reading, wake = os.pipe()
+    keys = threading.Thread(target=_send_keys, args=(terminal, stop_reading, has_left), daemon=True)
+    try:
+        with _raw_mode() if is_raw and sys.stdin.isatty() else _as_it_is(), _sizes_follow(terminal):
+            if has_input:
+                keys.start()
+            else:
+                terminal.end_input()
+            for piece in terminal.output():
+                sink: Any = sys.stderr.buffer if piece.is_stderr else sys.stdout.buffer
+                sink.write(piece.data)
+                sink.flush()
+    except Exception:
+        if not has_left.is_set():
+            raise
+    finally:
+        os.write(wake, b"x")
+        if keys.ident is not None:
+            keys.join(timeout=1)
+        os.close(stop_reading)
+        os.close(wake)
+    if has_left.is_set():
+        return None
+    return exits.NO_EXIT_CODE if terminal.exit_code is None else terminal.exit_code
+
+
+def _until_running(client: Client, uid: str) -> Manifest:
+    job = client.job(uid)
+    if is_over(job) or job["status"].get("state") in STANDING:
+        return job
+    for _ in client.follow_happenings(uid):
+        job = client.job(uid)
+        if is_over(job) or job["status"].get("state") in STANDING:
+            break
+    return job
+
+
+def _send_keys(terminal: "Terminal", stop: int, has_left: threading.Event) -> None:
+    source, before = sys.stdin.fileno(), b""
+    while True:
+        ready, _, _ = select.select([source, stop], [], [])
+        if stop in ready:
+            return
+        keys = os.read(source, CHUNK)
+        if not keys:
+            terminal.end_input()
+            return
+        if sys.stdin.isatty() and LEAVE in before + keys:
+            has_left.set()
+            terminal.close()
+            return
+        before = keys[-1:]
+        terminal.send(keys)
+
+
+@contextmanager
+def _raw_mode() -> Iterator[None]:
+    source = sys.stdin.fileno()
+    saved = termios.tcgetattr(source)
+    tty.setraw(source)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(source, termios.TCSADRAIN, saved)
+
+
+@contextmanager
+def _as_it_is() -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def _sizes_follow(terminal: "Terminal") -> Iterator[None]:
+    if not sys.stdout.isatty():
+        yield
+        return
+
+    def tell(*_: object) -> None:
+        size = os.get_terminal_size(sys.stdout.fileno())
+        terminal.resize(size.lines, size.columns)
+
+    previous = signal.signal(signal.SIGWINCH, tell)
+    try:
+        tell()
+        yield
+    finally:
+        signal.signal(signal.SIGWINCH, previous)

@@ -1,0 +1,197 @@
+"""The typed client of `/api/v1`: one method per thing a caller can ask for. Errors are those of `core.errors`."""
+
+import http.client
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import msgspec
+
+from windlass.client.connection import Connection
+from windlass.client.documents import (
+    Cleanup,
+    CopiedFile,
+    Document,
+    Happening,
+    LogLine,
+    Manifest,
+    Node,
+    Page,
+    Upload,
+    Volume,
+)
+from windlass.client.streams import EventStream, Followed
+from windlass.client.transport import Answer, Query, Stream, Transport, segment
+from windlass.core.errors import Conflict, Unavailable
+
+if TYPE_CHECKING:  # both cost imports that listing jobs does not need
+    from windlass.client.pack import Project, SingleFile
+    from windlass.client.terminal import Terminal
+
+JOBS = "/api/v1/jobs"
+VOLUMES = "/api/v1/volumes"
+_ENCODER = msgspec.json.Encoder(decimal_format="number")
+"""A document read from YAML holds decimals; they go out as the numbers they were written as."""
+Applied = Literal["created", "unchanged"]
+
+
+class Client:
+    """Not for use from several threads at once; `another()` gives each its own."""
+
+    def __init__(self, connection: Connection, *, transport: Transport | None = None) -> None:
+        self.connection = connection
+        self._transport = transport or Transport(connection)
+
+    def another(self) -> "Client":
+        return Client(self.connection, transport=self._transport.another())
+
+    def close(self) -> None:
+        self._transport.close()
+
+    # jobs
+
+    def create(self, manifest: Document, *, key: str | None = None) -> Manifest:
+        """Safe to repeat after a lost answer: every create carries a key."""
+        return cast(Manifest, self._post(JOBS, manifest, headers={"Idempotency-Key": key or _key()}))
+
+    def apply(self, manifest: Document) -> tuple[Manifest, Applied]:
+        name = str(manifest["metadata"]["name"])
+        answer = self._transport.call("PUT", _job(name), body=_ENCODER.encode(manifest))
+        return answer.json(), "created" if answer.status == 201 else "unchanged"
+
+    def job(self, ref: str) -> Manifest:
+        return cast(Manifest, self._get(_job(ref)))
+
+    def page(self, **query: str | int | bool | list[str] | None) -> Page:
+        """`state`, `kind`, `label`, `name`, `limit`, `cursor`, `order`, `active`: as the API names them."""
+        return cast(Page, self._get(JOBS, query))
+
+    def jobs(self, *, limit: int | None = None, **query: str | int | bool | list[str] | None) -> Iterator[Manifest]:
+        """Across pages, up to `limit` in all."""
+        left, cursor = limit, None
+        while left is None or left > 0:
+            page = self.page(**query, limit=min(left or 1000, 1000), cursor=cursor)
+            yield from page["items"]
+            left = None if left is None else left - len(page["items"])
+            cursor = page["next"]
+            if not cursor:
+                return
+
+    def cancel(self, ref: str) -> Manifest:
+        return cast(Manifest, self._post(f"{_job(ref)}/cancel"))
+
+    def release(self, ref: str) -> Manifest:
+        return cast(Manifest, self._post(f"{_job(ref)}/release"))
+
+    def delete(self, ref: str, *, volume: bool = False) -> None:
+        self._transport.call("DELETE", _job(ref), query={"volume": volume})
+
+    # what happens to them
+
+    def logs(
+        self,
+        ref: str,
+        *,
+        follow: bool = False,
+        attempt: int | None = None,
+        stream: str | None = None,
+        tail: int | None = None,
+    ) -> Followed[LogLine]:
+        query: Query = {"follow": follow, "attempt": attempt, "stream": stream, "tail": tail}
+        return Followed(EventStream(self._transport.another(), f"{_job(ref)}/logs", query, is_followed=follow))
+
+    def happenings(self, ref: str) -> list[Happening]:
+        return cast(list[Happening], self._get(f"{_job(ref)}/events")["items"])
+
+    def follow_happenings(self, ref: str, *, after: str = "") -> Followed[Happening]:
+        path, query = f"{_job(ref)}/events", {"follow": True}
+        return Followed(EventStream(self._transport.another(), path, query, last_id=after))
+
+    def follow_jobs(self, *, after: int | None = None) -> Followed[Manifest]:
+        """Every change of every job of the tenant, from revision `after` on."""
+        query: Query = {"follow": True, "after": after}
+        return Followed(EventStream(self._transport.another(), "/api/v1/events", query))
+
+    # files
+
+    def upload(self, ref: str, body: "Project | SingleFile", *, path: str = "", digest: str) -> Upload:
+        """Into the volume of a suspended job. The server checks the digest; so do we, on what it says it stored."""
+        from windlass.client.pack import content_digest
+
+        headers = {"Content-Type": body.content_type, "Content-Digest": content_digest(digest)}
+        query: Query = {"path": path, "unpack": body.content_type == "application/x-tar"}
+        answer = self._transport.call("PUT", f"{_job(ref)}/artifacts", query=query, body=body, headers=headers)
+        stored = cast(Upload, answer.json())
+        if digest not in str(stored.get("digest", "")):
+            raise Conflict("the server stored other bytes than were sent", code="digest-mismatch", hint="try again")
+        return stored
+
+    @contextmanager
+    def download(self, ref: str, path: str = "", *, form: Literal["tar", "file"] = "tar") -> Iterator[Stream]:
+        """The stream's bytes; a connection that breaks off on the way is Unavailable, never a short file."""
+        query: Query = {"path": path, "format": form}
+        try:
+            with self._transport.stream(f"{_job(ref)}/artifacts", query=query, headers={"Accept": "*/*"}) as stream:
+                yield stream
+        except (ConnectionError, TimeoutError, http.client.HTTPException) as exc:
+            raise Unavailable("the download broke off", code="download-broken", hint="try it again") from exc
+
+    def copy_file(self, job: str, url: str, target_path: str) -> CopiedFile:
+        body = {"url": url, "targetPath": target_path}
+        path = f"{VOLUMES}/{segment(job)}/copy-file"
+        return cast(CopiedFile, self._post(path, body, headers={"Idempotency-Key": _key()}))
+
+    # volumes, nodes, the server itself
+
+    def volumes(self) -> list[Volume]:
+        return cast(list[Volume], self._get(VOLUMES)["items"])
+
+    def delete_volume(self, name: str) -> None:
+        self._transport.call("DELETE", f"{VOLUMES}/{segment(name)}")
+
+    def cleanup(self) -> Cleanup:
+        return cast(Cleanup, self._post(f"{VOLUMES}/cleanup", {"verbose": True}))
+
+    def nodes(self) -> list[Node]:
+        return cast(list[Node], self._get("/api/v1/nodes")["items"])
+
+    def version(self) -> Document:
+        return cast(Document, self._get("/api/v1/version"))
+
+    def whoami(self) -> Document:
+        return cast(Document, self._get("/api/v1/whoami"))
+
+    # terminals
+
+    def attach(self, ref: str) -> "Terminal":
+        return self._terminal(f"{_job(ref)}/attach", {})
+
+    def execute(self, ref: str, command: Iterable[str], *, tty: bool) -> "Terminal":
+        return self._terminal(f"{_job(ref)}/exec", {"command": list(command), "tty": "1" if tty else None})
+
+    def debug(self, ref: str, *, image: str | None, keep: bool, name: str | None, command: Iterable[str]) -> "Terminal":
+        query: Query = {"image": image, "keep": "1" if keep else None, "name": name, "command": list(command)}
+        return self._terminal(f"{_job(ref)}/debug", query)
+
+    def _terminal(self, path: str, query: Query) -> "Terminal":
+        from windlass.client.terminal import connect
+
+        return connect(self.connection, self._transport.target(path, query))
+
+    def _get(self, path: str, query: Query | None = None) -> Any:
+        return self._transport.call("GET", path, query=query).json()
+
+    def _post(self, path: str, body: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None) -> Any:
+        """Every POST of ours may be repeated: creates carry a key, the other verbs name a state to be reached."""
+        content = _ENCODER.encode(body) if body is not None else b""
+        answer: Answer = self._transport.call("POST", path, body=content, headers=headers, may_repeat=True)
+        return answer.json() if answer.body else {}
+
+
+def _job(ref: str) -> str:
+    return f"{JOBS}/{segment(ref)}"
+
+
+def _key() -> str:
+    return secrets.token_urlsafe(18)

@@ -1,0 +1,133 @@
+"""The shapes of `/api/v1` as a reader sees them: types only, nothing is checked or converted here.
+
+A document stays the dictionary the server sent, so `-o json` shows every field, also those of a newer server. The one
+validator is `wire`, on the server's side.
+"""
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+Document = dict[str, Any]
+"""A manifest as written by a person: not yet validated by anyone."""
+
+
+class Metadata(TypedDict, total=False):
+    name: str
+    uid: str
+    labels: dict[str, str]
+    creationTimestamp: str
+
+
+class Run(TypedDict, total=False):
+    id: str
+    attempt: int
+    state: str
+    node: str | None
+    startedAt: str | None
+    endedAt: str | None
+    exitCode: int | None
+    reason: str | None
+    message: str | None
+
+
+class Condition(TypedDict, total=False):
+    type: str
+    status: str
+    reason: str
+    message: str
+    lastTransitionTime: str
+
+
+class Status(TypedDict, total=False):
+    phase: str
+    state: str
+    reason: str | None
+    message: str | None
+    startedAt: str | None
+    finishedAt: str | None
+    exitCode: int | None
+    attempt: int
+    podName: str | None
+    node: str | None
+    artifactPath: str
+    conditions: list[Condition]
+    runs: list[Run]
+    waiting: list[str]
+    progress: str | None
+    cost: int | None
+
+
+class Manifest(TypedDict):
+    apiVersion: str
+    kind: str
+    metadata: Metadata
+    spec: Document
+    status: Status
+
+
+class Page(TypedDict):
+    items: list[Manifest]
+    next: str | None
+    revision: int
+
+
+class Happening(TypedDict, total=False):
+    """One event in a job's life."""
+
+    revision: int
+    at: str
+    kind: str
+    reason: str
+    message: str
+    attempt: int
+    node: str
+
+
+class LogLine(TypedDict):
+    at: str
+    stream: Literal["stdout", "stderr"]
+    text: str
+    partial: NotRequired[bool]
+
+
+class Upload(TypedDict):
+    digest: str
+    size: int
+    entries: int
+
+
+class CopiedFile(TypedDict):
+    volume: str
+    path: str
+    size: int
+    digest: str
+
+
+class Volume(TypedDict, total=False):
+    name: str
+    uid: str
+    job: str | None
+    node: str | None
+    state: str
+    expiresAt: str | None
+
+
+class CleanupItem(TypedDict):
+    name: str
+    action: str
+    why: str
+
+
+class Cleanup(TypedDict):
+    deleted: int
+    skipped: int
+    items: list[CleanupItem]
+
+
+class Node(TypedDict, total=False):
+    name: str
+    pool: str
+    state: str
+    runtime: str
+    capacity: Document
+    free: Document
+    runs: int

@@ -1,0 +1,47 @@
+"""When to try again, and how long to wait first: capped, with full jitter, and patient only with a server known to live."""
+
+import random
+import time
+from collections.abc import Callable
+
+from msgspec import Struct
+
+
+class Patience(Struct, frozen=True, kw_only=True):
+    """A stranger who does not answer is given up quickly; a server that answered before is probably restarting."""
+
+    stranger_seconds: float = 0.6
+    """No answer yet in this process: the user wants to know soon that nothing listens there."""
+    known_seconds: float = 30.0
+    first_delay_seconds: float = 0.1
+    delay_seconds_max: float = 3.0
+
+
+class Backoff:
+    """One call's budget. Chance and time come from outside, so tests wait for nothing."""
+
+    def __init__(
+        self,
+        patience: Patience,
+        *,
+        is_known: bool,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._patience = patience
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._chance = chance
+        self._tries = 0
+        self._deadline = monotonic() + (patience.known_seconds if is_known else patience.stranger_seconds)
+
+    def again(self, *, at_least: float = 0.0) -> bool:
+        """Wait and answer True, or answer False when the budget would be overdrawn."""
+        ceiling = min(self._patience.delay_seconds_max, self._patience.first_delay_seconds * 2**self._tries)
+        delay = max(at_least, ceiling * self._chance())
+        if self._monotonic() + delay > self._deadline:
+            return False
+        self._tries += 1
+        self._sleep(delay)
+        return True

@@ -1,0 +1,95 @@
+"""Streams that outlive their connection: after a break we ask again from the last event seen, so nothing is lost or doubled."""
+
+import http.client
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, Generic, TypeVar, cast
+
+import msgspec
+
+from windlass.client import sse
+from windlass.client.transport import Query, Stream, Transport
+from windlass.core.errors import Unavailable
+
+END = "end"
+T = TypeVar("T")
+
+
+class EventStream:
+    """Iterate once. `last_id` is the resume point; `close` (from any thread) ends the iteration."""
+
+    def __init__(
+        self, transport: Transport, path: str, query: Query, *, last_id: str = "", is_followed: bool = True
+    ) -> None:
+        self._transport = transport
+        self._path = path
+        self._query = dict(query)
+        self._is_followed = is_followed
+        self._open: Stream | None = None
+        self._is_closed = False
+        self.last_id = last_id
+        self.breaks = 0
+        """How often the connection was made anew; shown to the curious, used by tests."""
+
+    def __iter__(self) -> Iterator[sse.Event]:
+        backoff = self._transport.new_backoff()
+        while not self._is_closed:
+            failure: Exception | None = None
+            try:
+                for event in self._connected():
+                    backoff = self._transport.new_backoff()
+                    yield event
+                    if event.name == END:
+                        return
+                if not self._is_followed:
+                    return
+            except (OSError, http.client.HTTPException, ValueError) as exc:
+                # ValueError: the socket was closed under the reader by `close`.
+                failure = exc
+            if self._is_closed:
+                return
+            self.breaks += 1
+            if not backoff.again():
+                raise Unavailable("the stream breaks off again and again", code="stream-broken") from failure
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self._open is not None:
+            with suppress(OSError):
+                self._open.close()
+
+    def _connected(self) -> Iterator[sse.Event]:
+        query, headers = self._query, {"Accept": "text/event-stream"}
+        if self.last_id:
+            headers["Last-Event-ID"] = self.last_id
+            query = {k: v for k, v in query.items() if k != "tail"}  # the tail was counted from the end of that day
+        with self._transport.stream(self._path, query=query, headers=headers) as stream:
+            self._open = stream
+            for event in sse.parse(stream.lines()):
+                if _is_seen(event.id, self.last_id):
+                    continue
+                yield event
+                self.last_id = event.id or self.last_id
+
+
+class Followed(Generic[T]):
+    """The data of a stream's events, decoded. After the iteration `end` holds what the last event said, if it said so."""
+
+    def __init__(self, events: EventStream) -> None:
+        self.events = events
+        self.end: dict[str, Any] | None = None
+
+    def __iter__(self) -> Iterator[T]:
+        for event in self.events:
+            if event.name == END:
+                self.end = msgspec.json.decode(event.data, type=dict[str, Any])
+            elif event.data:
+                yield cast(T, msgspec.json.decode(event.data))
+
+    def close(self) -> None:
+        self.events.close()
+
+
+def _is_seen(event_id: str, last_id: str) -> bool:
+    """Ids are offsets or revisions and only grow: a server that repeats some after a resume does no harm."""
+    return event_id.isdigit() and last_id.isdigit() and int(event_id) <= int(last_id)

@@ -1,0 +1,91 @@
+"""A terminal into a container over a WebSocket: attach, exec, debug. Imported only when one is opened."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from types import TracebackType
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.sync.client import ClientConnection
+from websockets.sync.client import connect as open_socket
+
+from windlass.client import problems
+from windlass.client.connection import Connection
+from windlass.core.errors import Unavailable
+
+STDOUT, STDERR = 1, 2
+FRAME_BYTES_MAX = 1 << 22
+
+
+class Output(Struct, frozen=True):
+    is_stderr: bool
+    data: bytes
+
+
+class ServerWord(Struct, frozen=True):
+    """A text frame of the server: exactly one of the two is set."""
+
+    exit: int | None = None
+    error: problems.Problem | None = None
+
+
+class Terminal:
+    """Reading and writing may happen in two threads. `exit_code` is known when `output` has ended."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self._socket = socket
+        self.exit_code: int | None = None
+
+    def __enter__(self) -> "Terminal":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, at: TracebackType | None) -> None:
+        self._socket.close()
+
+    def output(self) -> Iterator[Output]:
+        try:
+            for frame in self._socket:
+                if isinstance(frame, bytes):
+                    if frame:
+                        yield Output(frame[0] == STDERR, frame[1:])
+                    continue
+                word = msgspec.json.decode(frame, type=ServerWord)
+                if word.error is not None:
+                    raise problems.to_error(word.error)
+                self.exit_code = word.exit
+        except ConnectionClosed as exc:
+            if self.exit_code is None:
+                raise Unavailable("the terminal's connection broke off", code="terminal-broken") from exc
+
+    def send(self, data: bytes) -> None:
+        with suppress(ConnectionClosed):
+            self._socket.send(data)
+
+    def resize(self, rows: int, columns: int) -> None:
+        self._say({"resize": [rows, columns]})
+
+    def end_input(self) -> None:
+        self._say({"eof": True})
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _say(self, word: dict[str, object]) -> None:
+        with suppress(ConnectionClosed):
+            self._socket.send(msgspec.json.encode(word).decode())
+
+
+def connect(connection: Connection, target: str) -> Terminal:
+    parts = urlsplit(connection.url)
+    url = f"{'wss' if parts.scheme == 'https' else 'ws'}://{parts.netloc}{target}"
+    headers = {"Authorization": f"Bearer {connection.token}"} if connection.token else {}
+    try:
+        socket = open_socket(url, additional_headers=headers, max_size=FRAME_BYTES_MAX, proxy=None, compression=None)
+    except InvalidStatus as exc:
+        body = bytes(exc.response.body or b"")
+        raise problems.to_error(problems.read_problem(exc.response.status_code, body)) from exc
+    except (OSError, InvalidHandshake, TimeoutError) as exc:
+        raise Unavailable(f"no terminal at {connection.url}: {exc}", code=problems.UNREACHABLE) from exc
+    return Terminal(socket)

@@ -1,0 +1,315 @@
+"""One kept-alive HTTP connection, with retries where a repeat is harmless, and streams beside it.
+
+A call may be repeated when it is idempotent by nature or carries an Idempotency-Key. A connection that was never made is
+always worth another try: nothing can have happened. Not for use from several threads; `another()` gives each its own.
+"""
+
+import http.client
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from typing import Any, Protocol
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from windlass.client import problems
+from windlass.client.connection import Connection
+from windlass.client.retry import Backoff, Patience
+from windlass.core.errors import Invalid, Unavailable, WindlassError
+
+CHUNK = 1 << 16
+REVISION = "Windlass-Revision"
+
+Query = Mapping[str, str | int | bool | list[str] | None]
+
+
+class Body(Protocol):
+    """Bytes that can be sent more than once; the length is known before the first of them."""
+
+    @property
+    def length(self) -> int: ...
+
+    def chunks(self) -> Iterator[bytes]: ...
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        try:
+            return msgspec.json.decode(self.body)
+        except msgspec.MsgspecError as exc:
+            raise WindlassError(
+                "the answer is not JSON: is this address a Windlass server?", code="not-windlass"
+            ) from exc
+
+
+class Timeouts(Struct, frozen=True, kw_only=True):
+    connect_seconds: float = 5.0
+    answer_seconds: float = 60.0
+    silence_seconds: float = 60.0
+    """A stream sends a comment every few seconds; this much silence means that the other side is gone."""
+
+
+class Transport:
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        timeouts: Timeouts | None = None,
+        patience: Patience | None = None,
+        backoff: Callable[..., Backoff] = Backoff,
+    ) -> None:
+        self.connection = connection
+        self._timeouts = timeouts or Timeouts()
+        self._patience = patience or Patience()
+        self._backoff = backoff
+        self._host, self._port, self._is_tls, self._base = _split(connection.url)
+        self._kept: http.client.HTTPConnection | None = None
+        self._is_known = False
+        self.revision = 0
+        """The highest the server has shown us; sent back, so that we read our own writes from any server."""
+
+    def another(self) -> "Transport":
+        twin = Transport(self.connection, timeouts=self._timeouts, patience=self._patience, backoff=self._backoff)
+        twin._is_known, twin.revision = self._is_known, self.revision
+        return twin
+
+    def new_backoff(self) -> Backoff:
+        return self._backoff(self._patience, is_known=self._is_known)
+
+    def target(self, path: str, query: Query | None) -> str:
+        """Path and query as they go on the wire."""
+        pairs = {k: _as_text(v) for k, v in (query or {}).items() if v is not None}
+        return self._base + path + (f"?{urlencode(pairs, doseq=True)}" if pairs else "")
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query | None = None,
+        body: bytes | Body | None = None,
+        headers: Mapping[str, str] | None = None,
+        may_repeat: bool | None = None,
+    ) -> Answer:
+        """The answer, or the error it stands for."""
+        repeatable = method in {"GET", "PUT", "DELETE"} if may_repeat is None else may_repeat
+        backoff, target = self.new_backoff(), self.target(path, query)
+        while True:
+            try:
+                return self._once(method, target, body, self._headers(headers, body))
+            except _NeverConnected as exc:
+                failure, hold = exc.error, 0.0
+            except _Broken as exc:
+                if not repeatable:
+                    raise exc.error from exc
+                failure, hold = exc.error, 0.0
+            except Unavailable as exc:
+                if not repeatable:
+                    raise
+                failure, hold = exc, float(exc.retry_after_seconds)
+            if not backoff.again(at_least=hold):
+                raise failure
+
+    @contextmanager
+    def stream(
+        self, path: str, *, query: Query | None = None, headers: Mapping[str, str] | None = None
+    ) -> Iterator["Stream"]:
+        """An answer whose bytes come over time, on a connection of its own. Opening is retried, reading is not."""
+        target, backoff = self.target(path, query), self.new_backoff()
+        while True:
+            try:
+                opened = self._open(target, self._headers(headers, None))
+                break
+            except (_NeverConnected, _Broken) as exc:
+                if not backoff.again():
+                    raise exc.error from exc
+            except Unavailable as exc:
+                if not backoff.again(at_least=float(exc.retry_after_seconds)):
+                    raise
+        with closing(opened):
+            yield opened
+
+    def close(self) -> None:
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
+
+    def _once(self, method: str, target: str, body: bytes | Body | None, headers: dict[str, str]) -> Answer:
+        link = self._kept or self._connect(self._timeouts.answer_seconds)
+        self._kept = link
+        try:
+            response = _exchange(link, method, target, body, headers)
+            content = response.read()
+        except (OSError, http.client.HTTPException) as exc:
+            self.close()
+            raise _Broken(self._unreachable(exc)) from exc
+        if response.will_close:
+            self.close()
+        self._note(response)
+        answer = Answer(status=response.status, headers=_headers_of(response), body=content)
+        if answer.status >= 400:
+            raise problems.to_error(
+                problems.read_problem(answer.status, content), retry_after=response.getheader("Retry-After")
+            )
+        return answer
+
+    def _open(self, target: str, headers: dict[str, str]) -> "Stream":
+        link = self._connect(self._timeouts.silence_seconds)
+        plug = link.sock
+        try:
+            response = _exchange(link, "GET", target, None, headers)
+            self._note(response)
+            if response.status >= 400:
+                problem = problems.read_problem(response.status, response.read())
+                link.close()
+                raise problems.to_error(problem, retry_after=response.getheader("Retry-After"))
+        except (OSError, http.client.HTTPException) as exc:
+            link.close()
+            raise _Broken(self._unreachable(exc)) from exc
+        return Stream(link, plug, response)
+
+    def _connect(self, read_seconds: float) -> http.client.HTTPConnection:
+        kind = http.client.HTTPSConnection if self._is_tls else http.client.HTTPConnection
+        link = kind(self._host, self._port, timeout=self._timeouts.connect_seconds)
+        try:
+            link.connect()
+        except OSError as exc:
+            link.close()
+            raise _NeverConnected(self._unreachable(exc)) from exc
+        link.sock.settimeout(read_seconds)
+        return link
+
+    def _note(self, response: http.client.HTTPResponse) -> None:
+        self._is_known = True
+        shown = response.getheader(REVISION, "")
+        if shown.isdigit():
+            self.revision = max(self.revision, int(shown))
+
+    def _headers(self, extra: Mapping[str, str] | None, body: bytes | Body | None) -> dict[str, str]:
+        headers = {"Accept": "application/json", "User-Agent": "windlass-client"}
+        if self.connection.token:
+            headers["Authorization"] = f"Bearer {self.connection.token}"
+        if self.revision:
+            headers[REVISION] = str(self.revision)
+        if body is not None:
+            headers["Content-Length"] = str(len(body) if isinstance(body, bytes) else body.length)
+            headers["Content-Type"] = "application/json"
+        return headers | dict(extra or {})
+
+    def _unreachable(self, exc: Exception) -> Unavailable:
+        why = "it did not answer in time" if isinstance(exc, TimeoutError) else _words(exc)
+        return Unavailable(
+            f"no Windlass server at {self.connection.url}: {why}",
+            code=problems.UNREACHABLE,
+            hint="start one with `windlass up`, or set WINDLASS_URL to where yours listens",
+        )
+
+
+class Stream:
+    """Bytes of one long answer. `close` may be called from another thread and ends a blocked read."""
+
+    def __init__(
+        self, link: http.client.HTTPConnection, plug: socket.socket, response: http.client.HTTPResponse
+    ) -> None:
+        self._link, self._plug, self._response = link, plug, response
+        self.headers = _headers_of(response)
+        self.length = response.length
+        """None when the server cannot know it beforehand."""
+        self._left = response.length
+
+    def chunks(self) -> Iterator[bytes]:
+        while chunk := self._response.read1(CHUNK):
+            yield chunk
+
+    def read(self, size: int = CHUNK, /) -> bytes:
+        """Like a file's, but a connection that breaks off before the announced end is an error, never a short file."""
+        chunk = self._response.read(size)
+        if self._left is not None:
+            self._left -= len(chunk)
+            if size and not chunk and self._left > 0:
+                raise http.client.IncompleteRead(b"", self._left)
+        return chunk
+
+    def lines(self) -> Iterator[bytes]:
+        """Without their newline. An unfinished last line is not a line."""
+        rest = b""
+        for chunk in self.chunks():
+            *whole, rest = (rest + chunk).split(b"\n")
+            yield from whole
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._plug.shutdown(socket.SHUT_RDWR)
+        self._response.close()
+        self._link.close()
+
+
+class _NeverConnected(Exception):
+    """Nothing was sent, so nothing can have happened."""
+
+    def __init__(self, error: Unavailable) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class _Broken(_NeverConnected):
+    """The request may have been carried out, the answer did not come."""
+
+
+def segment(name: str) -> str:
+    """A name as one part of a path, whatever it contains."""
+    return quote(name, safe="")
+
+
+def _exchange(
+    link: http.client.HTTPConnection, method: str, target: str, body: bytes | Body | None, headers: dict[str, str]
+) -> http.client.HTTPResponse:
+    payload = body if body is None or isinstance(body, bytes) else body.chunks()
+    try:
+        link.request(method, target, body=payload, headers=headers)
+    except (BrokenPipeError, ConnectionResetError):
+        # A server that refuses an upload answers before it has read all of it. That answer is what the caller wants.
+        if body is None or isinstance(body, bytes):
+            raise
+    return link.getresponse()
+
+
+def _split(url: str) -> tuple[str, int, bool, str]:
+    parts = urlsplit(url)
+    try:
+        port = parts.port
+    except ValueError:
+        port = -1
+    if parts.scheme not in {"http", "https"} or not parts.hostname or port == -1 or parts.query or parts.fragment:
+        raise Invalid(
+            f"{url!r} is not the address of a server",
+            hint="an address looks like http://127.0.0.1:8080; check --url and WINDLASS_URL",
+        )
+    is_tls = parts.scheme == "https"
+    return parts.hostname, port or (443 if is_tls else 80), is_tls, parts.path.rstrip("/")
+
+
+def _headers_of(response: http.client.HTTPResponse) -> dict[str, str]:
+    return {name.lower(): value for name, value in response.getheaders()}
+
+
+def _as_text(value: str | int | bool | list[str] | None) -> str | list[str]:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, list) else str(value)
+
+
+def _words(exc: Exception) -> str:
+    if isinstance(exc, ConnectionRefusedError):
+        return "nothing listens there"
+    if isinstance(exc, socket.gaierror):
+        return "the host name is not known"
+    if isinstance(exc, http.client.RemoteDisconnected | http.client.IncompleteRead | ConnectionResetError):
+        return "the connection broke off"
+    return getattr(exc, "strerror", None) or str(exc) or type(exc).__name__
