@@ -1,0 +1,1 @@
+"""What runs things on a node, one package per technology: `docker` (Docker and Podman), `process`."""

@@ -1,0 +1,114 @@
+"""From an engine's log bytes to lines, and from lines to those the reader does not hold yet. Pure; `logs` does the reading.
+
+Three facts shape it, all seen on real engines:
+- Docker cuts a line at 16 KiB; all pieces carry the first one's time. Its `local` log driver forgets the newline after the
+  last piece, so the newline is inferred there.
+- The two streams are stamped before they queue for the log file, so times across streams run backwards now and then, and a
+  stepped wall clock does the same within one. A line's `at` is therefore the highest time so far, in the log's own order:
+  it never decreases, is the same at every reading, and a position in it is a position in the log.
+- With a terminal there is one stream without frames, and a piece's time stands in the middle of the bytes.
+"""
+
+import re
+from typing import Final, Protocol
+
+from windlass.adapters.runtime.docker.frames import Frames
+from windlass.adapters.runtime.docker.observing import normal_timestamp
+from windlass.ports.runtime import LogLine, LogPosition, Stream
+
+PIECE: Final = 16_384
+_PIECE_TIME: Final = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z ")
+
+
+class Splitter(Protocol):
+    def feed(self, data: bytes) -> list[LogLine]: ...
+
+    def rest(self) -> list[LogLine]:
+        """What the end of the log leaves: a last line without its newline."""
+        ...
+
+
+class FramedLines:
+    """Without a terminal: a frame is a line or a piece of one."""
+
+    def __init__(self, *, infers_newline: bool) -> None:
+        self._frames = Frames()
+        self._infers_newline = infers_newline
+        self._open: dict[Stream, str] = {}
+        """The time of the unfinished line of each stream."""
+
+    def feed(self, data: bytes) -> list[LogLine]:
+        return [self._line(stream, payload) for stream, payload in self._frames.feed(data)]
+
+    def rest(self) -> list[LogLine]:
+        return []
+
+    def _line(self, stream: Stream, payload: bytes) -> LogLine:
+        stamp, _, text = payload.partition(b" ")
+        at = normal_timestamp(stamp.decode("ascii", "replace"))
+        if text.endswith(b"\n"):
+            self._open.pop(stream, None)
+            return LogLine(at=at, stream=stream, text=text[:-1])
+        if self._infers_newline and len(text) < PIECE and self._open.get(stream) == at:
+            del self._open[stream]
+            return LogLine(at=at, stream=stream, text=text)
+        self._open[stream] = at
+        return LogLine(at=at, stream=stream, text=text, is_partial=True)
+
+
+class RawLines:
+    """With a terminal: everything is stdout, one line after the other, each after its time."""
+
+    def __init__(self) -> None:
+        self._pending = b""
+
+    def feed(self, data: bytes) -> list[LogLine]:
+        *whole, self._pending = (self._pending + data).split(b"\n")
+        return [line for raw in whole for line in _pieces(raw, is_last_partial=False)]
+
+    def rest(self) -> list[LogLine]:
+        raw, self._pending = self._pending, b""
+        return _pieces(raw, is_last_partial=True) if raw else []
+
+
+class Cursor:
+    """Lets through what the reader does not hold, over any number of readings of the same log."""
+
+    def __init__(self, after: LogPosition) -> None:
+        self.last_at = after.last_at
+        self._held = {Stream(name): count for name, count in after.lines_at_last.items()}
+        self._high = ""
+        self._seen: dict[Stream, int] = {}
+
+    def begin(self) -> None:
+        """A new reading, from before `last_at`."""
+        self._high = ""
+        self._seen = {}
+
+    def take(self, line: LogLine) -> LogLine | None:
+        at = self._high = max(line.at, self._high)
+        if at < self.last_at:
+            return None
+        if at > self.last_at:
+            self.last_at, self._held, self._seen = at, {}, {}
+        stream = line.stream
+        self._seen[stream] = self._seen.get(stream, 0) + 1
+        if self._seen[stream] <= self._held.get(stream, 0):
+            return None
+        self._held[stream] = self._seen[stream]
+        return line if at is line.at else LogLine(at=at, stream=stream, text=line.text, is_partial=line.is_partial)
+
+
+def _pieces(raw: bytes, *, is_last_partial: bool) -> list[LogLine]:
+    """A line, cut again where the engine cut it. Only a long one can have been cut."""
+    starts = [found.start() for found in _PIECE_TIME.finditer(raw)] if len(raw) > PIECE else []
+    if not starts or starts[0] != 0:
+        starts = [0, *starts]
+    ends = [*starts[1:], len(raw)]
+    lines = []
+    for start, end in zip(starts, ends, strict=True):
+        stamp, _, text = raw[start:end].partition(b" ")
+        is_partial = is_last_partial if end == len(raw) else len(text) >= PIECE
+        at = normal_timestamp(stamp.decode("ascii", "replace"))
+        lines.append(LogLine(at=at, stream=Stream.STDOUT, text=text, is_partial=is_partial))
+    return lines

@@ -1,0 +1,79 @@
+"""What the engine's record of a container says of a run. Pure; the runtime fetches, this reads."""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from windlass.adapters.runtime.docker.labels import read_token
+from windlass.adapters.runtime.docker.refusals import readable_start_error
+from windlass.core.model.ids import Millis, RunId
+from windlass.ports.runtime import Observed, Phase
+
+_PHASES: Final = {
+    "created": Phase.CREATED,
+    "configured": Phase.CREATED,  # Podman's words for the same
+    "initialized": Phase.CREATED,
+    "running": Phase.RUNNING,
+    "paused": Phase.RUNNING,
+    "restarting": Phase.RUNNING,
+    "stopping": Phase.RUNNING,
+    "stopped": Phase.EXITED,
+    "exited": Phase.EXITED,
+    "dead": Phase.EXITED,
+}
+
+_NANOS: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)", re.ASCII)
+
+
+def observed(run: RunId, record: Mapping[str, Any]) -> Observed:
+    """From an inspect answer."""
+    state: Mapping[str, Any] = record["State"]
+    started, finished = seconds(state.get("StartedAt", "")), seconds(state.get("FinishedAt", ""))
+    phase = _phase(state, has_run=started is not None)
+    is_over = phase is Phase.EXITED
+    return Observed(
+        run=run,
+        phase=phase,
+        token=read_token(record["Config"].get("Labels") or {}),
+        pid=int(state.get("Pid") or 0) or None,
+        exit_code=int(state.get("ExitCode") or 0) if is_over else None,
+        is_oom=bool(state.get("OOMKilled")) and is_over,
+        ran_ms=_span(started, finished) if is_over else Millis(0),
+        started_wall=started,
+        finished_wall=finished if is_over else None,
+        error=readable_start_error(str(state.get("Error") or "")),
+    )
+
+
+def seconds(text: str) -> float | None:
+    """An engine's timestamp; None for Go's zero time."""
+    found = _NANOS.fullmatch(text)
+    if found is None or text.startswith("0001-"):
+        return None
+    whole, fraction, zone = found.groups()
+    moment = datetime.fromisoformat(whole + zone.replace("Z", "+00:00"))
+    return moment.timestamp() + int((fraction or "").ljust(9, "0")) / 1e9
+
+
+def normal_timestamp(text: str) -> str:
+    """RFC 3339 in UTC with nine digits, so that times compare as text; whatever zone and digits an engine writes."""
+    if len(text) == 30 and text[-1] == "Z":
+        return text
+    found = _NANOS.fullmatch(text)
+    if found is None:
+        return text
+    whole, fraction, zone = found.groups()
+    moment = datetime.fromisoformat(whole + zone.replace("Z", "+00:00")).astimezone(UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{(fraction or '').ljust(9, '0')}Z"
+
+
+def _phase(state: Mapping[str, Any], *, has_run: bool) -> Phase:
+    status = str(state.get("Status", "")).lower()
+    if status == "removing":
+        return Phase.EXITED if has_run else Phase.ABSENT
+    return _PHASES.get(status, Phase.RUNNING)
+
+
+def _span(started: float | None, finished: float | None) -> Millis:
+    return Millis(max(0, round((finished - started) * 1000))) if started and finished else Millis(0)

@@ -1,0 +1,393 @@
+"""The runtime port on Docker and Podman: runs are containers named by the run's id.
+
+The one thing that must never happen is a second start. Engines start an exited container again when asked, so `start` looks
+first, one at a time per run; and it looks twice at a container that this process did not create itself, because a killed
+agent's start may still be on its way inside the engine.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import anyio
+from msgspec import Struct
+
+from windlass.adapters.runtime.docker import machine as machines
+from windlass.adapters.runtime.docker.address import parse_address
+from windlass.adapters.runtime.docker.backoff import Backoff
+from windlass.adapters.runtime.docker.debugging import debug_shell
+from windlass.adapters.runtime.docker.engine import Engine
+from windlass.adapters.runtime.docker.hardening import ARTIFACTS, run_container
+from windlass.adapters.runtime.docker.images import Images
+from windlass.adapters.runtime.docker.labels import RUN, Owner
+from windlass.adapters.runtime.docker.logs import follow
+from windlass.adapters.runtime.docker.observing import observed
+from windlass.adapters.runtime.docker.refusals import REFUSED, readable_start_error
+from windlass.adapters.runtime.docker.tars import directories
+from windlass.adapters.runtime.docker.terminals import attached, executed
+from windlass.adapters.runtime.docker.validation import check_command, check_id
+from windlass.adapters.runtime.docker.volumes import OPEN_TO_ALL, TAR, Volumes
+from windlass.core.errors import Conflict, Invalid, NotFound, Unavailable, WindlassError
+from windlass.core.model.assignment import Assignment
+from windlass.core.model.ids import Millis, RunId, VolumeId
+from windlass.ports.clock import Clock
+from windlass.ports.runtime import (
+    ImageUnavailable,
+    LogLine,
+    LogPosition,
+    Machine,
+    Observed,
+    Phase,
+    StartFailed,
+    Terminal,
+)
+
+SETTLE: Final = Millis(500)
+"""Between two looks at a container that somebody else created. An engine that answers twice has long read what was sent before."""
+WAIT_SECONDS: Final = 300.0
+"""A wait is asked anew after this long: the safety net under a connection that died without a word."""
+LOOKS_AT_ONCE: Final = 8
+_OVER: Final = frozenset({Phase.EXITED, Phase.ABSENT})
+
+
+class _Known(Struct, frozen=True):
+    """A container that was seen to be ours. The engine's id cannot be taken over by another one, as a name can."""
+
+    id: str
+    has_terminal: bool
+
+
+class DockerRuntime:
+    """Open with `async with DockerRuntime.open(...)`. The engine may be down at that moment."""
+
+    def __init__(self, engine: Engine, owner: Owner, clock: Clock) -> None:
+        self._engine = engine
+        self._owner = owner
+        self._clock = clock
+        self._images = Images(engine, clock)
+        self._volumes = Volumes(engine, owner)
+        self._known: dict[RunId, _Known] = {}
+        self._own_creations: set[RunId] = set()
+        self._failures: dict[RunId, str] = {}
+        """Why a start failed, for engines that keep no record of it (Podman)."""
+        self._starting: dict[RunId, anyio.Lock] = {}
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        docker_host: str,
+        *,
+        installation: str,
+        node: str,
+        clock: Clock,
+        environ: Mapping[str, str] | None = None,
+    ) -> AsyncIterator["DockerRuntime"]:
+        """`environ` is where DOCKER_TLS_VERIFY and DOCKER_CERT_PATH are looked up."""
+        check_id(installation, field="installation")
+        check_id(node, field="node")
+        runtime = cls(Engine(parse_address(docker_host, environ)), Owner(installation=installation, node=node), clock)
+        try:
+            yield runtime
+        finally:
+            await runtime.close()
+
+    async def close(self) -> None:
+        await self._engine.close()
+
+    async def machine(self) -> Machine:
+        smi = await machines.ask_smi() if self._engine.address.is_local else ""
+        return machines.machine(await self._engine.facts(), smi)
+
+    def ensure_image(self, image: str) -> AsyncIterator[str]:
+        return self._images.ensure(image)
+
+    async def ensure_volume(self, volume: VolumeId, *, labels: Mapping[str, str]) -> None:
+        await self._volumes.ensure(volume, labels)
+
+    async def put_archive(self, volume: VolumeId, path: str, tar: AsyncIterator[bytes]) -> None:
+        await self._volumes.put(volume, path, tar)
+
+    def get_archive(self, volume: VolumeId, path: str) -> AsyncIterator[bytes]:
+        return self._volumes.get(volume, path)
+
+    async def remove_volume(self, volume: VolumeId) -> None:
+        await self._volumes.remove(volume)
+
+    async def volumes(self) -> tuple[VolumeId, ...]:
+        return await self._volumes.names()
+
+    async def create(self, assignment: Assignment) -> None:
+        try:
+            made = await self._create(assignment)
+        except Conflict as exc:
+            record = await self._inspect(assignment.run)
+            if record is None:
+                raise Conflict(f"another installation has a container {assignment.run}", code="name-taken") from exc
+            if observed(assignment.run, record).phase is not Phase.CREATED:
+                return
+        except NotFound as exc:
+            message = f"the engine no longer has {assignment.spec.image}: {exc.message}"
+            raise ImageUnavailable(message, is_transient=True, code="image-not-found") from exc
+        else:
+            self._known[assignment.run] = _Known(str(made["Id"]), assignment.spec.wants_terminal)
+            self._own_creations.add(assignment.run)
+        await self._open_volume(assignment)
+
+    async def start(self, run: RunId) -> None:
+        lock = self._starting.setdefault(run, anyio.Lock())
+        try:
+            async with lock:
+                await self._start(run)
+        finally:
+            if not lock.statistics().tasks_waiting and not lock.locked():
+                self._starting.pop(run, None)
+
+    async def observe(self, run: RunId) -> Observed:
+        record = await self._inspect(run)
+        return Observed(run=run, phase=Phase.ABSENT) if record is None else self._observed(run, record)
+
+    async def observe_all(self) -> tuple[Observed, ...]:
+        params = self._owner.filters(RUN) | {"all": "true"}
+        listed = await self._engine.call("GET", "/containers/json", params=params)
+        runs = [RunId(c["Labels"][RUN]) for c in listed if self._owner.owns(c.get("Labels"))]
+        seen: list[Observed] = []
+        limiter = anyio.CapacityLimiter(LOOKS_AT_ONCE)
+
+        async def look(run: RunId) -> None:
+            async with limiter:
+                seen.append(await self.observe(run))
+
+        async with anyio.create_task_group() as tasks:
+            for run in runs:
+                tasks.start_soon(look, run)
+        return tuple(sorted((s for s in seen if s.phase is not Phase.ABSENT), key=lambda s: s.run))
+
+    async def wait(self, run: RunId) -> Observed:
+        backoff = Backoff(self._clock, run)
+        condition, seconds = "not-running", WAIT_SECONDS
+        while True:
+            try:
+                await self._ended(run, condition, seconds)
+                seen = await self.observe(run)
+                if seen.phase in _OVER:
+                    return seen
+                # Not started yet: any end from now on, asked in short turns, because one may have slipped in between.
+                condition, seconds = (
+                    ("next-exit", 1.0) if seen.phase is Phase.CREATED else ("not-running", WAIT_SECONDS)
+                )
+            except Unavailable:
+                await backoff.pause()
+
+    async def stop(self, run: RunId, *, grace_ms: Millis) -> None:
+        known = await self._identify(run)
+        if known is None:
+            return
+        grace = -(-grace_ms // 1000)
+        try:
+            await self._engine.call(
+                "POST", f"/containers/{known.id}/stop", params={"t": str(grace)}, seconds=grace + 30.0
+            )
+        except NotFound:
+            return
+
+    async def logs(self, run: RunId, *, after: LogPosition) -> AsyncIterator[LogLine]:
+        known = await self._identify(run)
+        if known is None:
+            return
+
+        async def is_over() -> bool:
+            seen = await self.observe(run)
+            return seen.phase in _OVER or (seen.phase is Phase.CREATED and bool(seen.error))
+
+        async for line in follow(
+            self._engine,
+            known.id,
+            has_terminal=known.has_terminal,
+            after=after,
+            is_over=is_over,
+            backoff=Backoff(self._clock, run),
+        ):
+            yield line
+
+    async def remove(self, run: RunId) -> None:
+        known = await self._identify(run)
+        if known is not None:
+            await self._delete(known.id)
+        self._forget(run)
+
+    @asynccontextmanager
+    async def attach(self, run: RunId) -> AsyncIterator[Terminal]:
+        known = await self._require(run)
+        async with attached(self._engine, known.id, has_terminal=known.has_terminal) as terminal:
+            yield terminal
+
+    @asynccontextmanager
+    async def execute(self, run: RunId, command: tuple[str, ...], *, wants_terminal: bool) -> AsyncIterator[Terminal]:
+        check_command(command)
+        known = await self._require(run)
+        async with executed(self._engine, known.id, command, wants_terminal=wants_terminal) as terminal:
+            yield terminal
+
+    @asynccontextmanager
+    async def debug(
+        self,
+        volume: VolumeId,
+        *,
+        name: str,
+        image: str,
+        command: tuple[str, ...],
+        labels: Mapping[str, str],
+        keep: bool,
+    ) -> AsyncIterator[Terminal]:
+        async with debug_shell(
+            self._engine,
+            self._owner,
+            volume,
+            name=name,
+            image=image,
+            command=command,
+            labels=labels,
+            keep=keep,
+        ) as terminal:
+            yield terminal
+
+    async def remove_all(self) -> int:
+        params = self._owner.filters() | {"all": "true"}
+        listed = await self._engine.call("GET", "/containers/json", params=params)
+        containers = [str(c["Id"]) for c in listed if self._owner.owns(c.get("Labels"))]
+        for container in containers:
+            await self._delete(container)
+        volumes = await self.volumes()
+        for volume in volumes:
+            await self._volumes.remove(volume)
+        networks = await self._remove_networks()
+        await self._volumes.remove_scratch()
+        self._known.clear()
+        self._own_creations.clear()
+        return len(containers) + len(volumes) + networks
+
+    async def _create(self, assignment: Assignment) -> Mapping[str, Any]:
+        facts, params = await self._engine.facts(), {"name": assignment.run}
+        body = run_container(assignment, owner=self._owner, facts=facts)
+        try:
+            made: Mapping[str, Any] = await self._engine.call("POST", "/containers/create", params=params, body=body)
+        except Unavailable as exc:
+            if exc.code != REFUSED or "init binary" not in exc.message:
+                raise
+            body = run_container(assignment, owner=self._owner, facts=await self._engine.forget_init())
+            made = await self._engine.call("POST", "/containers/create", params=params, body=body)
+        return made
+
+    async def _open_volume(self, assignment: Assignment) -> None:
+        """A new volume belongs to root, and an image that runs as somebody else could not write to it. Its directory is opened
+        to all, because only this job's containers ever see it. Through the container just made, before it starts: that costs
+        one call and only such images pay for it."""
+        if await self._images.runs_as_root(assignment.spec.image):
+            return
+        known = await self._require(assignment.run)
+        # Docker leaves the directory it unpacks into as it is; Podman does not see a volume below another path.
+        path, entry = (ARTIFACTS, ".") if await self._engine.is_podman() else ("/", ARTIFACTS.strip("/"))
+        tar = directories((entry,), mode=OPEN_TO_ALL)
+        async with self._engine.stream(
+            "PUT", f"/containers/{known.id}/archive", params={"path": path}, data=tar, content_type=TAR, seconds=60
+        ) as answer:
+            await answer.read()
+
+    async def _start(self, run: RunId) -> None:
+        seen = await self._startable(run)
+        if seen.phase is Phase.CREATED and run not in self._own_creations:
+            await self._clock.sleep_until(Millis(self._clock.now() + SETTLE))
+            seen = await self._startable(run)
+        if seen.phase is not Phase.CREATED:
+            return
+        if seen.error:
+            raise StartFailed(seen.error)
+        known = await self._require(run)
+        try:
+            await self._engine.call("POST", f"/containers/{known.id}/start")
+        except (Invalid, NotFound, Conflict, Unavailable) as exc:
+            if exc.code != REFUSED:
+                raise
+            await self._explain(run, exc)
+        finally:
+            self._own_creations.discard(run)
+
+    async def _startable(self, run: RunId) -> Observed:
+        seen = await self.observe(run)
+        if seen.phase is Phase.ABSENT:
+            raise NotFound(f"no container for run {run}", code="run-not-found")
+        return seen
+
+    async def _explain(self, run: RunId, refused: WindlassError) -> None:
+        """The engine refused a start: did it run all the same, and if not, why?"""
+        seen = await self.observe(run)
+        if seen.phase is not Phase.CREATED:
+            return
+        self._failures[run] = seen.error or readable_start_error(refused.message)
+        raise StartFailed(self._failures[run]) from refused
+
+    async def _ended(self, run: RunId, condition: str, seconds: float) -> None:
+        """Returns when the engine says so, or has nothing of that name. Unavailable also when `seconds` are over."""
+        known = await self._identify(run)
+        if known is None:
+            return
+        try:
+            await self._engine.call(
+                "POST", f"/containers/{known.id}/wait", params={"condition": condition}, seconds=seconds
+            )
+        except (NotFound, Conflict):
+            return
+
+    async def _identify(self, run: RunId) -> _Known | None:
+        """Which container this is, looked up once; None when there is none of ours."""
+        if run not in self._known:
+            await self._inspect(run)
+        return self._known.get(run)
+
+    async def _require(self, run: RunId) -> _Known:
+        known = await self._identify(run)
+        if known is None:
+            raise NotFound(f"no container for run {run}", code="run-not-found")
+        return known
+
+    async def _inspect(self, run: RunId) -> Mapping[str, Any] | None:
+        check_id(run, field="run")
+        try:
+            record = await self._engine.call("GET", f"/containers/{run}/json")
+        except NotFound:
+            self._forget(run)
+            return None
+        if not self._owner.owns(record["Config"].get("Labels")) or record["Config"]["Labels"].get(RUN) != run:
+            self._forget(run)
+            return None
+        self._known[run] = _Known(str(record["Id"]), bool(record["Config"].get("Tty")))
+        return record  # type: ignore[no-any-return]
+
+    def _observed(self, run: RunId, record: Mapping[str, Any]) -> Observed:
+        seen = observed(run, record)
+        if seen.phase is Phase.CREATED and not seen.error and run in self._failures:
+            seen = Observed(run=run, phase=seen.phase, token=seen.token, error=self._failures[run])
+        return seen
+
+    def _forget(self, run: RunId) -> None:
+        self._known.pop(run, None)
+        self._own_creations.discard(run)
+        self._failures.pop(run, None)
+
+    async def _delete(self, container: str) -> None:
+        try:
+            # `v` takes the container's anonymous volumes along; named ones, ours among them, stay.
+            await self._engine.call("DELETE", f"/containers/{container}", params={"force": "true", "v": "true"})
+        except (NotFound, Conflict):
+            return
+
+    async def _remove_networks(self) -> int:
+        listed = await self._engine.call("GET", "/networks", params=self._owner.filters())
+        ours = [str(network["Id"]) for network in listed or () if self._owner.owns(network.get("Labels"))]
+        for network in ours:
+            try:
+                await self._engine.call("DELETE", f"/networks/{network}")
+            except NotFound:
+                continue
+        return len(ours)
