@@ -1,10 +1,11 @@
 """A containerd of its own: root, state and socket in its directory; used by `ctr`, by CRI clients and under dockerd."""
 
+import shlex
 import subprocess
 from pathlib import Path
 
 from tests.parts import busybox, present, remains
-from tests.parts.process import ServerProcess
+from tests.parts.process import PartFailed, ServerProcess
 
 _CONFIG = """\
 version = 2
@@ -24,6 +25,14 @@ disabled_plugins = [{disabled}]
   [plugins."io.containerd.grpc.v1.cri".registry]
     config_path = "{directory}/certs.d"
 """
+
+
+class CtrFailed(PartFailed):
+    """`ctr` ended with an error; for `ctr run` the exit code is the container's."""
+
+    def __init__(self, exit_code: int, arguments: tuple[str, ...], said: str) -> None:
+        super().__init__(f"ctr {shlex.join(arguments)} ended with {exit_code}: {said.strip()}")
+        self.exit_code = exit_code
 
 
 class Containerd(ServerProcess):
@@ -56,15 +65,26 @@ class Containerd(ServerProcess):
         return self.socket.exists() and self._ctr("version", timeout=5).returncode == 0
 
     def clean_up(self) -> None:
-        remains.kill_shims(self.socket)
-        remains.remove_shim_sockets(self.directory / "state")
+        remains.end_tasks(self.socket, self.directory / "state")
         remains.unmount_below(self.directory)
 
+    def close(self) -> None:
+        """Its tasks go too, by its own hand while it answers: then nothing needs to be hunted down."""
+        self.resume()
+        if self.is_running and self.is_ready():
+            for namespace in self.ctr("namespaces", "list", "--quiet").split():
+                for task in self.ctr("tasks", "list", "--quiet", namespace=namespace).split():
+                    self._ctr("--namespace", namespace, "tasks", "delete", "--force", task, timeout=10)
+        super().close()
+
     def ctr(self, *arguments: str, namespace: str = "default", stdin: bytes | None = None, timeout: float = 60) -> str:
-        """Run `ctr` on it and give what it printed; CalledProcessError when it fails."""
+        """Run `ctr` on it and give what it printed; CtrFailed when it fails.
+
+        Ids of tasks must differ on the whole machine: runc's state and the cgroups are named by them alone.
+        """
         done = self._ctr("--namespace", namespace, *arguments, stdin=stdin, timeout=timeout)
         if done.returncode:
-            raise subprocess.CalledProcessError(done.returncode, ["ctr", *arguments], done.stdout, done.stderr)
+            raise CtrFailed(done.returncode, arguments, done.stderr.decode(errors="replace"))
         return done.stdout.decode()
 
     def import_busybox(

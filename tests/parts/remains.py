@@ -7,6 +7,7 @@ on the same machine is never touched.
 import contextlib
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -15,6 +16,8 @@ from tests.parts import present
 from tests.parts.waiting import wait_for
 
 CGROUPS = Path("/sys/fs/cgroup")
+SHIM_SOCKETS = Path("/run/containerd/s")
+SHIM_STATE = Path("/run/containerd/runc")
 
 
 def kill_cgroup(name: str) -> None:
@@ -26,24 +29,20 @@ def kill_cgroup(name: str) -> None:
                 os.rmdir(directory)
 
 
-def kill_shims(address: Path) -> None:
-    """Kill the containerd shims that serve the containerd at `address`."""
-    for pid, arguments in _processes():
-        if str(address) in arguments and arguments[0].rpartition("/")[2].startswith("containerd-shim"):
-            _kill(pid)
-    wait_for(
-        lambda: not any(str(address) in arguments and "shim" in arguments[0] for _, arguments in _processes()),
-        10,
-        f"the shims of {address} to end",
-    )
-
-
-def remove_shim_sockets(state: Path) -> None:
-    """Shims listen in a directory common to the whole machine; a killed one leaves its socket there."""
+def end_tasks(address: Path, state: Path) -> None:
+    """End the tasks of a containerd that cannot do it itself any more: their processes, cgroups, shims and sockets."""
+    for task in state.glob("io.containerd.runtime.v2.task/*/*"):
+        cgroups = {line.split(":", 2)[2].strip("/") for line in _read(_proc(task) / "cgroup").splitlines()}
+        for cgroup in cgroups:
+            if task.name in cgroup:  # else the task is gone, and its pid is someone else's
+                kill_cgroup(cgroup)
+        shutil.rmtree(SHIM_STATE / task.parent.name / task.name, ignore_errors=True)
+    _kill_shims(address)
+    # Shims listen in a directory common to the whole machine; a killed one leaves its socket there.
     for note in state.glob("io.containerd.runtime.v2.task/*/*/address"):
-        socket = note.read_text().strip().removeprefix("unix://")
-        if socket.startswith("/run/containerd/s/"):
-            Path(socket).unlink(missing_ok=True)
+        socket = Path(note.read_text().strip().removeprefix("unix://"))
+        if socket.parent == SHIM_SOCKETS:
+            socket.unlink(missing_ok=True)
 
 
 def unmount_below(directory: Path) -> None:
@@ -76,6 +75,22 @@ def _rules(table: str) -> list[str]:
 def _iptables(table: str, *words: str) -> str:
     command = [present.program("iptables"), "--wait", "--table", table, *words]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+
+def _kill_shims(address: Path) -> None:
+    def shims() -> list[int]:
+        named = (
+            (pid, words) for pid, words in _processes() if words[0].rpartition("/")[2].startswith("containerd-shim")
+        )
+        return [pid for pid, words in named if str(address) in words]
+
+    for pid in shims():
+        _kill(pid)
+    wait_for(lambda: not shims(), 10, f"the shims of {address} to end")
+
+
+def _proc(task: Path) -> Path:
+    return Path("/proc") / (_read(task / "init.pid").strip() or "none")
 
 
 def _cgroup_directories(name: str) -> list[Path]:
