@@ -1,0 +1,206 @@
+"""Memory, CPU and pid limits of a run by cgroups, version 1 or 2, where this user may make them. Standard library only.
+
+Where cgroups cannot be had (no root, a read-only mount in a container), `find` says why, runs go without limits, and the
+node's description says so. We try the top of the hierarchy first, as container engines do: a group below our own caller's
+would be ended with the caller's session or service, and runs must outlive it.
+"""
+
+import contextlib
+import os
+
+CONTROLLERS = ("memory", "cpu", "pids")
+_PERIOD_US = 100_000
+_QUOTA_US_MIN = 1_000  # the kernel refuses less
+
+
+class Limits:
+    """Zero means none."""
+
+    __slots__ = ("cpu_millis", "memory_bytes", "pids_max")
+
+    def __init__(self, *, memory_bytes: int, cpu_millis: int, pids_max: int) -> None:
+        self.memory_bytes = memory_bytes
+        self.cpu_millis = cpu_millis
+        self.pids_max = pids_max
+
+
+class Group:
+    """One run's cgroups. A process joins, spawns the workload inside, and goes home: so the shim is not counted or killed."""
+
+    def __init__(self, paths: dict[str, str], homes: dict[str, str], *, is_v2: bool) -> None:
+        self._paths = paths
+        self._homes = homes
+        self._is_v2 = is_v2
+
+    def make(self, limits: Limits) -> None:
+        for path in set(self._paths.values()):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(path, 0o755)
+        for controller, name, value in _settings(limits, is_v2=self._is_v2):
+            path = f"{self._paths[controller]}/{name}"
+            if os.path.exists(path):  # swap accounting is optional in kernels
+                _write(path, value)
+
+    def join(self) -> None:
+        for path in set(self._paths.values()):
+            _write(f"{path}/cgroup.procs", "0")
+
+    def leave(self) -> None:
+        for path in set(self._homes.values()):
+            _write(f"{path}/cgroup.procs", "0")
+
+    def pids(self) -> list[int]:
+        found: set[int] = set()
+        for path in set(self._paths.values()):
+            with contextlib.suppress(OSError):
+                found.update(int(line) for line in _read(f"{path}/cgroup.procs").split())
+        return sorted(found)
+
+    def oom_kills(self) -> int:
+        """How often the kernel killed in here for want of memory."""
+        name = "memory.events" if self._is_v2 else "memory.oom_control"
+        with contextlib.suppress(OSError):
+            for line in _read(f"{self._paths['memory']}/{name}").splitlines():
+                key, _, value = line.partition(" ")
+                if key == "oom_kill":
+                    return int(value)
+        return 0
+
+    def remove(self) -> None:
+        for path in set(self._paths.values()):
+            with contextlib.suppress(OSError):  # absent, or a process is still on its way out: swept at the next start
+                os.rmdir(path)
+
+
+class Cgroups:
+    """Where the groups of one node directory's runs lie."""
+
+    def __init__(self, bases: dict[str, str], homes: dict[str, str], *, is_v2: bool) -> None:
+        self._bases = bases
+        self._homes = homes
+        self._is_v2 = is_v2
+
+    @classmethod
+    def find(cls, key: str) -> tuple["Cgroups | None", str]:
+        """`key` tells the node directories of one machine apart. Answers None and the reason where limits cannot be had."""
+        if not (mounts := _mounts()):
+            return None, "no cgroup file system is mounted"
+        own = _own_paths()
+        reason = "no cgroup hierarchy here may be written"
+        for is_top in (True, False):
+            try:
+                found = cls._at(mounts, own, f"windlass-{key}", is_top=is_top)
+                found.probe()
+                return found, ""
+            except (OSError, KeyError) as error:
+                reason = f"cgroups may not be used here ({error})"
+        return None, reason
+
+    @classmethod
+    def _at(cls, mounts: dict[str, str], own: dict[str, str], name: str, *, is_top: bool) -> "Cgroups":
+        is_v2 = "memory" not in mounts
+        places = {controller: mounts["" if is_v2 else controller] for controller in CONTROLLERS}
+        homes = {c: _join(places[c], own["" if is_v2 else c]) for c in CONTROLLERS}
+        bases = {c: f"{places[c] if is_top else homes[c]}/{name}" for c in CONTROLLERS}
+        for base in set(bases.values()):
+            if is_v2:
+                _delegate(os.path.dirname(base))
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(base, 0o755)
+            if is_v2:
+                _delegate(base)
+        return cls(bases, homes, is_v2=is_v2)
+
+    def probe(self) -> None:
+        """Make one, go in, come out: only what was tried is promised."""
+        group = self.group("probe")
+        group.make(Limits(memory_bytes=1 << 30, cpu_millis=1000, pids_max=4096))
+        try:
+            group.join()
+        finally:
+            group.leave()
+            group.remove()
+
+    def group(self, run: str) -> Group:
+        return Group({c: f"{base}/{run}" for c, base in self._bases.items()}, self._homes, is_v2=self._is_v2)
+
+    def sweep(self, keep: frozenset[str]) -> None:
+        """Remove the empty groups of runs that are no more, left by a crash between end and cleaning."""
+        for base in set(self._bases.values()):
+            with os.scandir(base) as entries:
+                names = [entry.name for entry in entries if entry.is_dir() and entry.name not in keep]
+            for name in names:
+                with contextlib.suppress(OSError):
+                    os.rmdir(f"{base}/{name}")
+
+    def remove(self) -> None:
+        for base in set(self._bases.values()):
+            with contextlib.suppress(OSError):
+                os.rmdir(base)
+
+
+def _settings(limits: Limits, *, is_v2: bool) -> list[tuple[str, str, str]]:
+    quota = max(_QUOTA_US_MIN, limits.cpu_millis * _PERIOD_US // 1000)
+    found: list[tuple[str, str, str]] = []
+    if limits.memory_bytes:
+        memory = str(limits.memory_bytes)
+        # Swap would only delay the end and slow the whole machine meanwhile: the limit counts it.
+        names = (
+            (("memory.max", memory), ("memory.swap.max", "0"))
+            if is_v2
+            else (("memory.limit_in_bytes", memory), ("memory.memsw.limit_in_bytes", memory))
+        )
+        found += [("memory", name, value) for name, value in names]
+    if limits.cpu_millis and is_v2:
+        found.append(("cpu", "cpu.max", f"{quota} {_PERIOD_US}"))
+    elif limits.cpu_millis:
+        found += [("cpu", "cpu.cfs_period_us", str(_PERIOD_US)), ("cpu", "cpu.cfs_quota_us", str(quota))]
+    if limits.pids_max:
+        found.append(("pids", "pids.max", str(limits.pids_max)))
+    return found
+
+
+def _mounts() -> dict[str, str]:
+    """Mount point by controller; version 2's under the empty name."""
+    found: dict[str, str] = {}
+    for line in _read("/proc/self/mounts").splitlines():
+        _, point, kind, options, *_ = line.split(" ")
+        if kind == "cgroup2":
+            found.setdefault("", point)
+        elif kind == "cgroup":
+            found.update({c: point for c in CONTROLLERS if c in options.split(",")})
+    return found
+
+
+def _own_paths() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for line in _read("/proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        for controller in controllers.split(","):
+            found[controller] = path
+    return found
+
+
+def _join(place: str, path: str) -> str:
+    """In a container the mount may already be our own group, and the path from outside does not exist."""
+    full = f"{place}{path}".rstrip("/")
+    return full if os.path.isdir(full) else place
+
+
+def _delegate(path: str) -> None:
+    wanted = [c for c in CONTROLLERS if c not in _read(f"{path}/cgroup.subtree_control").split()]
+    if wanted:
+        _write(f"{path}/cgroup.subtree_control", " ".join(f"+{c}" for c in wanted))
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def _write(path: str, value: str) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(fd, value.encode())
+    finally:
+        os.close(fd)

@@ -1,0 +1,58 @@
+"""What a process run is given: order, environment and directories, made from its assignment. Pure.
+
+Nothing of the server's environment reaches a workload but where its user's programs lie (PATH).
+"""
+
+from windlass.adapters.runtime.process.records import Record
+from windlass.core.errors import Invalid
+from windlass.core.model.assignment import Assignment
+
+ARTIFACTS = "/artifacts"
+"""Where containers find their volume. A process cannot have it there: the variable WINDLASS_ARTIFACTS says where it is."""
+
+
+def order_of(assignment: Assignment, *, owner: str, volume: str, search_path: str) -> Record:
+    spec = assignment.spec
+    return {
+        "run": assignment.run,
+        "owner": owner,
+        "token": [assignment.token.epoch, assignment.token.n],
+        "command": list(spec.command),
+        "environment": _environment(assignment, volume=volume, search_path=search_path),
+        "directory": directory_of(spec.workdir, volume),
+        "terminal": spec.wants_terminal,
+        "limits": {
+            "memory_bytes": spec.needs.memory_bytes,
+            "cpu_millis": spec.needs.cpu_millis,
+            "pids_max": spec.pids_max,
+        },
+    }
+
+
+def base_environment(*, volume: str, search_path: str, is_terminal: bool) -> dict[str, str]:
+    environment = {"PATH": search_path, "HOME": volume, "LANG": "C.UTF-8", "WINDLASS_ARTIFACTS": volume}
+    return environment | ({"TERM": "xterm-256color"} if is_terminal else {})
+
+
+def directory_of(workdir: str, volume: str) -> str:
+    """A job written for containers names its working directory below /artifacts; elsewhere absolute means this machine's."""
+    if workdir == ARTIFACTS or workdir.startswith(f"{ARTIFACTS}/"):
+        workdir = workdir[len(ARTIFACTS) :].strip("/")
+    if ".." in workdir.split("/"):
+        raise Invalid(f"the working directory {workdir!r} must not climb")
+    return workdir if workdir.startswith("/") else f"{volume}/{workdir}".rstrip("/")
+
+
+def _environment(assignment: Assignment, *, volume: str, search_path: str) -> dict[str, str]:
+    spec = assignment.spec
+    environment = base_environment(volume=volume, search_path=search_path, is_terminal=spec.wants_terminal)
+    environment["CUDA_VISIBLE_DEVICES"] = ",".join(assignment.gpu_ids)  # empty hides them all: none were assigned
+    environment |= dict(spec.env)
+    return environment | {
+        "WINDLASS_JOB": assignment.job,
+        "WINDLASS_RUN": assignment.run,
+        "WINDLASS_ATTEMPT": str(assignment.attempt),
+        "WINDLASS_INDEX": str(assignment.index),
+        "WINDLASS_COUNT": str(assignment.count),
+        "WINDLASS_ARTIFACTS": volume,
+    }

@@ -1,0 +1,76 @@
+"""Finding and ending every process of a run by /proc. Standard library only.
+
+Two views: the shim knows its descendants (it is their subreaper, so none can slip away), and where a shim was itself killed,
+the executor finds what it left behind by the run's name in the environment, its session, and its cgroup.
+"""
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterable, Iterator
+
+
+def descendants(of: int) -> list[int]:
+    """All processes below `of`, at this moment."""
+    children: dict[int, list[int]] = {}
+    for pid, stat in _stats():
+        children.setdefault(int(stat[1]), []).append(pid)
+    found: list[int] = []
+    waiting = list(children.get(of, ()))
+    while waiting:
+        pid = waiting.pop()
+        found.append(pid)
+        waiting.extend(children.get(pid, ()))
+    return found
+
+
+def left_behind(run: str, *, session: int, since_ticks: int, others: Iterable[int]) -> list[int]:
+    """Processes of a run whose shim is gone: marked by its name, in its session, or in its cgroup (`others`).
+
+    A session id is a pid and may have been taken anew: only processes that began at the run's own start or later count.
+    """
+    mark = f"WINDLASS_RUN={run}".encode()
+    found = set(others)
+    for pid, stat in _stats():
+        if stat[0] == "Z":
+            continue
+        in_session = session > 0 and int(stat[3]) == session and int(stat[19]) >= since_ticks
+        if in_session or _is_marked(pid, mark):
+            found.add(pid)
+    found.discard(os.getpid())
+    return sorted(found)
+
+
+def kill(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def start_ticks(pid: int) -> int:
+    """When it began, in clock ticks since boot: with its pid, an identity that survives the pid being taken anew."""
+    stat = _stat(pid)
+    return int(stat[19]) if stat else 0
+
+
+def _stats() -> Iterator[tuple[int, list[str]]]:
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and (stat := _stat(int(entry))):
+            yield int(entry), stat
+
+
+def _stat(pid: int) -> list[str] | None:
+    """The fields after the command, which may hold blanks and brackets: state, ppid, pgrp, session, … start time at 19."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].decode().split()
+    except OSError:
+        return None
+
+
+def _is_marked(pid: int, mark: bytes) -> bool:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return mark in file.read().split(b"\0")
+    except OSError:
+        return False

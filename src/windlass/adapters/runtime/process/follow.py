@@ -1,0 +1,158 @@
+"""Following a run's output files: woken by inotify on its directory, resumed by byte, ended by its `exit.json`.
+
+The files are the workload's own; nobody stands between. So a line's time is when we saw it, and the two streams are each in
+order, while their order between each other is by when they were read.
+"""
+
+import ctypes
+import os
+import struct
+import time
+from collections.abc import AsyncIterator
+
+import anyio
+
+from windlass.ports.runtime import LogLine, LogPosition, Stream
+
+_READ = 1 << 18
+_LINE_MAX = 1 << 16
+"""A longer line is yielded in parts."""
+_POLL_SECONDS = 0.05
+"""Where inotify cannot be had."""
+_LOOK_ANYWAY_SECONDS = 1.0
+_WATCHED = 0x2 | 0x80 | 0x100 | 0x400 | 0x800  # modified, moved in, created, itself deleted or moved
+_EVENT = struct.Struct("iIII")
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Inotify:
+    """One descriptor for all the followers of a runtime. `run` must be running for `changed` to be prompt."""
+
+    def __init__(self) -> None:
+        self._fd: int = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._watches: dict[int, anyio.Event] = {}
+        self._counts: dict[int, int] = {}
+
+    async def run(self) -> None:
+        while self._fd >= 0:
+            await anyio.wait_readable(self._fd)
+            data, at = os.read(self._fd, 65_536), 0
+            while at < len(data):
+                watch, _, _, length = _EVENT.unpack_from(data, at)
+                at += _EVENT.size + length
+                if watch in self._watches:
+                    self._watches[watch].set()
+
+    def add(self, directory: str) -> int:
+        """A watch, or -1 where there is none to be had: then `changed` polls."""
+        watch = _libc.inotify_add_watch(self._fd, os.fsencode(directory), _WATCHED) if self._fd >= 0 else -1
+        if watch >= 0:
+            self._counts[watch] = self._counts.get(watch, 0) + 1
+            self._watches.setdefault(watch, anyio.Event())
+        return watch
+
+    def remove(self, watch: int) -> None:
+        if watch < 0:
+            return
+        self._counts[watch] -= 1
+        if self._counts[watch] == 0:
+            del self._counts[watch], self._watches[watch]
+            _libc.inotify_rm_watch(self._fd, watch)
+
+    def armed(self, watch: int) -> anyio.Event | None:
+        """Take it before looking at the files, wait for it after: nothing written in between is missed."""
+        if watch < 0:
+            return None
+        if self._watches[watch].is_set():
+            self._watches[watch] = anyio.Event()
+        return self._watches[watch]
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+async def changed(event: anyio.Event | None) -> None:
+    if event is None:
+        await anyio.sleep(_POLL_SECONDS)
+        return
+    with anyio.move_on_after(_LOOK_ANYWAY_SECONDS):
+        await event.wait()
+
+
+async def follow(directory: str, inotify: Inotify, *, after: LogPosition) -> AsyncIterator[LogLine]:
+    tails = [_Tail(directory, stream, after.bytes_of.get(stream, 0)) for stream in Stream]
+    watch = inotify.add(directory)
+    last_at = after.last_at
+    try:
+        while True:
+            event = inotify.armed(watch)
+            is_over = _is_over(directory)  # before reading: what was written by then will be read
+            found = await anyio.to_thread.run_sync(_read_all, tails, is_over)
+            last_at = max(last_at, _now())  # the wall clock may step back; a resumed reader must not see it
+            for stream, text, is_partial in found:
+                yield LogLine(at=last_at, stream=stream, text=text, is_partial=is_partial)
+            if is_over and not found:
+                return
+            if not found:
+                await changed(event)
+    finally:
+        inotify.remove(watch)
+        for tail in tails:
+            tail.close()
+
+
+class _Tail:
+    """One stream's file from an offset on, cut into lines."""
+
+    def __init__(self, directory: str, stream: Stream, offset: int) -> None:
+        self.stream = stream
+        self._path = f"{directory}/{stream.value}"
+        self._offset = offset
+        self._rest = b""
+        self._fd = -1
+
+    def read(self, *, is_over: bool) -> list[tuple[Stream, bytes, bool]]:
+        """Complete lines, parts of overlong ones, and once nothing can follow any more, the last line as it stands."""
+        found: list[tuple[Stream, bytes, bool]] = []
+        while not found and (data := self._read()):
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            found = [(self.stream, line, False) for line in lines]
+            if len(self._rest) >= _LINE_MAX:
+                found.append((self.stream, self._rest, True))
+                self._rest = b""
+        if not found and is_over and self._rest:
+            found.append((self.stream, self._rest, False))
+            self._rest = b""
+        return found
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _read(self) -> bytes:
+        if self._fd < 0:
+            try:
+                self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                return b""
+        data = os.pread(self._fd, _READ, self._offset)
+        self._offset += len(data)
+        return data
+
+
+def _read_all(tails: list[_Tail], is_over: bool) -> list[tuple[Stream, bytes, bool]]:
+    return [found for tail in tails for found in tail.read(is_over=is_over)]
+
+
+def _is_over(directory: str) -> bool:
+    """Ended, or removed under our eyes: what is open can still be read to its end."""
+    return os.path.exists(f"{directory}/exit.json") or not os.path.exists(directory)
+
+
+def _now() -> str:
+    """RFC 3339, UTC, nanoseconds: what `datetime` cannot hold."""
+    seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{nanoseconds:09d}Z"

@@ -1,0 +1,79 @@
+"""The server's end of an interactive session: the port's Terminal over frames, and over the output files of a run without one."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import anyio
+from anyio.abc import ByteStream
+
+from windlass.adapters.runtime.process import frames
+from windlass.core.errors import Conflict
+from windlass.ports.runtime import LogLine, Stream
+
+_CHUNK = 65_536
+_STREAMS = {frames.STDOUT: Stream.STDOUT, frames.STDERR: Stream.STDERR}
+
+
+class Session:
+    """A Terminal over a connection to a shim."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
+        self._sending = anyio.Lock()
+        self._exit_code: int | None = None
+
+    async def send(self, data: bytes) -> None:
+        for start in range(0, len(data), _CHUNK):
+            await self._send(frames.DATA, data[start : start + _CHUNK])
+
+    async def close_input(self) -> None:
+        await self._send(frames.CLOSE_INPUT)
+
+    async def resize(self, *, rows: int, columns: int) -> None:
+        await self._send(frames.RESIZE, frames.SIZE.pack(rows, columns))
+
+    async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
+        decoder = frames.Decoder()
+        while self._exit_code is None:
+            try:
+                data = await self._stream.receive(_CHUNK)
+            except (anyio.EndOfStream, anyio.BrokenResourceError):
+                return
+            for kind, body in decoder.feed(data):
+                if kind == frames.EXITED:
+                    (self._exit_code,) = frames.CODE.unpack(body)
+                elif kind in _STREAMS:
+                    yield _STREAMS[kind], body
+
+    async def exit_code(self) -> int | None:
+        return self._exit_code
+
+    async def _send(self, kind: int, data: bytes = b"") -> None:
+        async with self._sending:
+            try:
+                await self._stream.send(frames.encode(kind, data))
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+                raise Conflict("the session is over") from error
+
+
+class Listening:
+    """A Terminal on a run that was started without one: there is no input, and the output is what its files hold."""
+
+    def __init__(self, lines: AsyncIterator[LogLine], exit_code: Callable[[], Awaitable[int | None]]) -> None:
+        self._lines = lines
+        self._exit_code = exit_code
+
+    async def send(self, data: bytes) -> None:
+        raise Conflict("this run takes no input", hint="start it with a terminal: windlass run -it")
+
+    async def close_input(self) -> None:
+        return
+
+    async def resize(self, *, rows: int, columns: int) -> None:
+        return
+
+    async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
+        async for line in self._lines:
+            yield line.stream, line.text + (b"" if line.is_partial else b"\n")
+
+    async def exit_code(self) -> int | None:
+        return await self._exit_code()
