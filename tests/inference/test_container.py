@@ -3,7 +3,7 @@
 import io
 import json
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,10 +46,11 @@ def files(tmp_path: Path, packages: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in tmp_path.iterdir()} | {"numpy.py": trap, "infer.py": trap}
 
 
+@pytest.mark.parametrize("opened", [False, True], ids=["volume with the image's owner", "volume open to all"])
 def test_a_picture_goes_in_and_the_known_answer_comes_out(
-    docker_engine: DockerEngine, image: str, files: dict[str, bytes]
+    docker_engine: DockerEngine, image: str, files: dict[str, bytes], opened: bool
 ) -> None:
-    with a_container(docker_engine, image, files, {"WINDLASS_GPU": "0"}) as container:
+    with a_container(docker_engine, image, files, {"WINDLASS_GPU": "0"}, opened=opened) as container:
         assert container.finish() == 0, container.log("stderr")
         assert "running resnet50 on device cpu" in container.log("stdout")
         assert container.log("stderr") == ""
@@ -112,22 +113,48 @@ class Container:
 
 @contextmanager
 def a_container(
-    engine: EngineApi, image: str, files: dict[str, bytes], variables: dict[str, str]
+    engine: EngineApi, image: str, files: dict[str, bytes], variables: dict[str, str], *, opened: bool = False
 ) -> Iterator[Container]:
-    """A hardened container with a volume of its own that holds `files`; both are gone afterwards."""
+    """A hardened container with a volume of its own that holds `files`; both are gone afterwards.
+
+    A volume takes its owner from the image, as Docker does by itself, or is `opened` to whatever user the image has: then
+    nothing is copied from the image, and a first run and a retry find the same.
+    """
     volume = f"inference-{uuid4().hex}"
     engine.call("POST", "/volumes/create", body={"Name": volume})
+    mount = {"Type": "volume", "Source": volume, "Target": "/artifacts", "VolumeOptions": {"NoCopy": opened}}
     try:
         environment = [f"{name}={value}" for name, value in variables.items()]
-        host = {**HARDENED, "Binds": [f"{volume}:/artifacts"]}
-        container = Container(engine, engine.create(image=image, Env=environment, HostConfig=host))
+        made = engine.create(image=image, Env=environment, HostConfig={**HARDENED, "Mounts": [mount]})
         try:
-            engine.call("PUT", f"/containers/{container.id}/archive", query={"path": "/artifacts"}, body=_tar(files))
-            yield container
+            if opened:
+                _open_volume(engine, image, mount)
+            engine.call("PUT", f"/containers/{made}/archive", query={"path": "/artifacts"}, body=_tar(files))
+            yield Container(engine, made)
         finally:
-            engine.remove_container(container.id)
+            engine.remove_container(made)
     finally:
         engine.call("DELETE", f"/volumes/{volume}")
+
+
+def _open_volume(engine: EngineApi, image: str, mount: Mapping[str, object]) -> None:
+    """By an archive that holds the mount point itself; through a container with a root that may be written to."""
+    helper = engine.create(image=image, HostConfig={"NetworkMode": "none", "Mounts": [mount]})
+    try:
+        engine.call(
+            "PUT", f"/containers/{helper}/archive", query={"path": "/"}, body=_directory_tar("artifacts", 0o777)
+        )
+    finally:
+        engine.remove_container(helper)
+
+
+def _directory_tar(name: str, mode: int) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        member = tarfile.TarInfo(name)
+        member.type, member.mode = tarfile.DIRTYPE, mode
+        tar.addfile(member)
+    return stream.getvalue()
 
 
 def _tar(files: dict[str, bytes]) -> bytes:
