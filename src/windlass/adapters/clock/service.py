@@ -59,7 +59,7 @@ class ServiceClock:
         return (at + (drift if abs(drift) > _SAME_CLOCK_MS else 0)) / 1000
 
     async def sleep_until(self, at: Millis) -> None:
-        while (left := at - self.now()) > 0:
+        while (left := at - self.now()) > 0:  # noqa: ASYNC110 — it is a clock: time itself is what is awaited
             # A suspended machine stops the loop's timers but not BOOTTIME: look again at least every so often.
             await anyio.sleep(min(left, 30_000) / 1000)
 

@@ -90,7 +90,8 @@ class FileLogWriter:
     async def append(self, lines: Sequence[LogLine]) -> None:
         """Lines of one call go out in one write, so that a reader sees whole entries."""
         kept = b"".join(map(_frame, lines))
-        if self._left <= 0:
+        if self._left <= 0 or not lines:
+            self.position = _advanced(self.position, lines)
             return
         if len(kept) > self._left:
             at = lines[-1].at
@@ -102,6 +103,7 @@ class FileLogWriter:
         else:
             self._left -= len(kept)
         self._file.write(kept)
+        self.position = _advanced(self.position, lines)
         self._logs.notify(self._run)
 
     async def seal(self) -> None:
@@ -154,24 +156,30 @@ def _read_chunk(path: Path, offset: int) -> bytes:
         return b""
 
 
+def _advanced(held: LogPosition, lines: Sequence[LogLine] | Sequence[LogEntry]) -> LogPosition:
+    """Where the runtime's stream is to be resumed once `lines` are held too."""
+    last_at = held.last_at
+    lines_at, bytes_of = Counter(held.lines_at_last), Counter(held.bytes_of)
+    for line in lines:
+        if line.at != last_at:
+            last_at, lines_at = line.at, Counter()
+        lines_at[line.stream] += 1
+        bytes_of[line.stream] += len(line.text) + (not line.is_partial)
+    return LogPosition(last_at=last_at, lines_at_last=dict(lines_at), bytes_of=dict(bytes_of))
+
+
 def _repair(path: Path) -> LogPosition:
     """Cut off a torn end; count what is held."""
-    lines_at: Counter[str] = Counter()
-    bytes_of: Counter[str] = Counter()
-    last_at, whole = "", 0
-    if path.exists():
-        with path.open("r+b") as file:
-            for raw in file:
-                if not raw.endswith(b"\n"):
-                    break
-                whole += len(raw)
-                entry = _parse(raw[:-1], whole)
-                if entry.at != last_at:
-                    last_at, lines_at = entry.at, Counter()
-                lines_at[entry.stream] += 1
-                bytes_of[entry.stream] += len(entry.text) + (not entry.is_partial)
-            file.truncate(whole)
-    return LogPosition(last_at=last_at, lines_at_last=dict(lines_at), bytes_of=dict(bytes_of))
+    held, whole = LogPosition(), 0
+    if not path.exists():
+        return held
+    with path.open("r+b") as file:
+        while batch := file.readlines(_CHUNK):
+            complete = [raw for raw in batch if raw.endswith(b"\n")]
+            whole += sum(map(len, complete))
+            held = _advanced(held, [_parse(raw[:-1], 0) for raw in complete])
+        file.truncate(whole)
+    return held
 
 
 def _last_lines(path: Path, count: int) -> tuple[int, list[bytes]]:

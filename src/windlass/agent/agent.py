@@ -1,0 +1,155 @@
+"""The agent: keeps this node's runs equal to the set it was told, and says what became of them until it is heard."""
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+import structlog
+from anyio.abc import TaskGroup
+
+from windlass.agent.journal import Journal
+from windlass.agent.keeper import Keeper
+from windlass.agent.staging import Stager
+from windlass.core.errors import Unavailable, WindlassError
+from windlass.core.model.assignment import Assignment, Assignments
+from windlass.core.model.facts import Fact, VolumeGone
+from windlass.core.model.ids import Millis, NodeId, RunId, VolumeId
+from windlass.core.model.node import Node
+from windlass.ports.blobs import Blobs
+from windlass.ports.clock import Clock
+from windlass.ports.failpoints import Failpoints
+from windlass.ports.link import Link
+from windlass.ports.logs import Logs
+from windlass.ports.runtime import Runtime
+
+log = structlog.get_logger()
+
+_REPORT_PAUSE_MS = 500
+_RETRY_PAUSE_MS = 500
+_SWEEP_MS = 60_000
+
+
+class Agent:
+    def __init__(
+        self,
+        node: Node,
+        *,
+        link: Link,
+        runtime: Runtime,
+        blobs: Blobs,
+        logs: Logs,
+        journal: Journal,
+        clock: Clock,
+        failpoints: Failpoints,
+        starts_max: int,
+    ) -> None:
+        """`starts_max`: containers being made at once, apart from those that run."""
+        self._node = node
+        self._link = link
+        self._runtime = runtime
+        self._logs = logs
+        self._journal = journal
+        self._clock = clock
+        self._failpoints = failpoints
+        self._start_slots = anyio.CapacityLimiter(starts_max)
+        self._stager = Stager(runtime, blobs, journal, node.id, self._report)
+        self._keepers: dict[RunId, Keeper] = {}
+        self._wanted: frozenset[RunId] = frozenset()
+        self._kept: frozenset[RunId] = frozenset()
+        self._dropping: set[VolumeId] = set()
+        self._is_sweeping = False
+
+    @property
+    def node(self) -> NodeId:
+        return self._node.id
+
+    async def run(self) -> None:
+        await self._link.join(self._node, epoch_seen=self._journal.epoch)
+        async with anyio.create_task_group() as tasks, self._link.assignments() as sets:
+            async for told in sets:
+                await self._make_true(told, tasks)
+
+    async def _make_true(self, told: Assignments, tasks: TaskGroup) -> None:
+        if told.epoch < self._journal.epoch:
+            log.warning("assignments.stale", epoch=told.epoch, obeyed=self._journal.epoch)
+            return
+        await self._journal.note_epoch(told.epoch)
+        known = self._keepers.keys() | self._kept
+        self._wanted = frozenset(assignment.run for assignment in told.runs)
+        self._kept = frozenset(told.kept)
+        for assignment in told.runs:
+            self._keep(assignment, tasks)
+        for run in known - self._wanted:
+            self._keepers.pop(run, None)
+            if run not in self._kept:
+                tasks.start_soon(self._remove_run, run)
+        for volume in told.doomed_volumes:
+            if volume not in self._dropping:
+                self._dropping.add(volume)
+                tasks.start_soon(self._drop_volume, volume)
+        if not self._is_sweeping:
+            self._is_sweeping = True
+            tasks.start_soon(self._sweep)
+
+    def _keep(self, assignment: Assignment, tasks: TaskGroup) -> None:
+        known = self._keepers.get(assignment.run)
+        if known is not None:
+            known.update(assignment)
+            return
+        keeper = self._keepers[assignment.run] = Keeper(
+            assignment,
+            runtime=self._runtime,
+            stager=self._stager,
+            logs=self._logs,
+            clock=self._clock,
+            failpoints=self._failpoints,
+            report=self._report,
+            start_slots=self._start_slots,
+        )
+        tasks.start_soon(keeper.live)
+
+    async def _remove_run(self, run: RunId) -> None:
+        """Its end was accepted and its time is over; its log stays."""
+        await self._patiently(lambda: self._runtime.remove(run), what="remove", key=run)
+        await self._journal.forget(run)
+
+    async def _drop_volume(self, volume: VolumeId) -> None:
+        await self._failpoints.reach("ttl.after_judge_before_delete")
+        await self._patiently(lambda: self._runtime.remove_volume(volume), what="drop volume", key=volume)
+        await self._journal.forget(volume)
+        await self._report(VolumeGone(volume=volume))
+        self._dropping.discard(volume)
+
+    async def _sweep(self) -> None:
+        """What a crash left behind: runs that carry our labels and are in no set. At the start, then as a safety net."""
+        while True:
+            try:
+                for seen in await self._runtime.observe_all():
+                    if seen.run not in self._wanted and seen.run not in self._kept:
+                        log.info("run.stray", run=seen.run, phase=seen.phase)
+                        await self._remove_run(seen.run)
+            except Unavailable as why:
+                log.warning("runtime.unavailable", error=why.message)
+            await self._pause(_SWEEP_MS)
+
+    async def _report(self, fact: Fact) -> None:
+        """Until it is durable on the other side: only then may the node forget it."""
+        while True:
+            try:
+                return await self._link.report([fact])
+            except Unavailable as why:
+                log.warning("report.unheard", fact=type(fact).__name__, error=why.message)
+                await self._pause(_REPORT_PAUSE_MS)
+
+    async def _patiently(self, act: Callable[[], Awaitable[None]], *, what: str, key: str) -> None:
+        """Until the engine has done it, asking less and less often."""
+        pause = _RETRY_PAUSE_MS
+        while True:
+            try:
+                return await act()
+            except WindlassError as why:
+                log.warning("runtime.refused", what=what, key=key, error=why.message)
+            await self._pause(pause)
+            pause = min(pause * 2, _SWEEP_MS)
+
+    async def _pause(self, span_ms: int) -> None:
+        await self._clock.sleep_until(Millis(self._clock.now() + span_ms))

@@ -1,0 +1,196 @@
+"""One run on this node, from its assignment to its accepted end: prepare, create, start once, follow, report.
+
+Every step may be repeated after a crash: what the runtime and the journal already show is taken over, not done again.
+"""
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+import structlog
+
+from windlass.agent import verdict
+from windlass.agent.copying import copy_lines
+from windlass.agent.staging import Stager
+from windlass.agent.verdict import StopCause
+from windlass.core.errors import Unavailable, WindlassError
+from windlass.core.model.assignment import Assignment
+from windlass.core.model.facts import Fact, RunEnded, RunProgressed, RunStarted
+from windlass.core.model.ids import Millis
+from windlass.core.model.run import Intent
+from windlass.ports.clock import Clock
+from windlass.ports.failpoints import Failpoints
+from windlass.ports.logs import Logs, LogWriter
+from windlass.ports.runtime import ImageUnavailable, Observed, Phase, Runtime
+
+log = structlog.get_logger()
+
+Report = Callable[[Fact], Awaitable[None]]
+
+_PULL_TRIES = 6
+_PULL_PAUSE_MS = 1_000
+_ENGINE_PAUSE_MS = 1_000
+_DRAIN_SECONDS = 60
+_TAIL_LINES, _TAIL_CHARACTERS = 20, 500
+
+
+class Keeper:
+    def __init__(
+        self,
+        assignment: Assignment,
+        *,
+        runtime: Runtime,
+        stager: Stager,
+        logs: Logs,
+        clock: Clock,
+        failpoints: Failpoints,
+        report: Report,
+        start_slots: anyio.CapacityLimiter,
+    ) -> None:
+        self.assignment = assignment
+        self._runtime = runtime
+        self._stager = stager
+        self._logs = logs
+        self._clock = clock
+        self._failpoints = failpoints
+        self._report = report
+        self._start_slots = start_slots
+        self._stop_asked = anyio.Event()
+        self._cause: StopCause | None = None
+        self.is_over = anyio.Event()
+        """Its end has been accepted."""
+        self.update(assignment)
+
+    def update(self, assignment: Assignment) -> None:
+        self.assignment = assignment
+        if assignment.intent is Intent.STOP:
+            self._stop_asked.set()
+
+    async def live(self) -> None:
+        async with self._logs.writer(self.assignment.run) as writer:
+            end = await self._bring_up() or await self._follow(writer)
+            await writer.seal()
+        await self._failpoints.reach("agent.after_exit_before_report")
+        await self._report(end)
+        self.is_over.set()
+
+    # — until it runs —
+
+    async def _bring_up(self) -> RunEnded | None:
+        """Started (now or before the crash): None. Else how it ended without running."""
+        seen = await self._observe()
+        if seen.phase in (Phase.RUNNING, Phase.EXITED):
+            return None
+        if seen.phase is Phase.ABSENT and self._stager.journal.was_started(self.assignment.run):
+            return verdict.vanished(self.assignment)
+        if seen.phase is Phase.CREATED and seen.error:
+            return verdict.never_started(self.assignment, WindlassError(seen.error))
+        await self._failpoints.reach("agent.after_ack_before_create")
+        try:
+            return await self._until_stopped(self._prepare_and_start)
+        except (ImageUnavailable, WindlassError) as why:
+            log.info("run.refused", run=self.assignment.run, error=str(why))
+            return verdict.never_started(self.assignment, why)
+
+    async def _until_stopped(self, work: Callable[[], Awaitable[None]]) -> RunEnded | None:
+        """A cancel does not wait for a pull; but what was started meanwhile is followed to its end."""
+        async with anyio.create_task_group() as tasks:
+
+            async def stop_early() -> None:
+                await self._stop_asked.wait()
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(stop_early)
+            await work()
+            tasks.cancel_scope.cancel()
+        if not self._stop_asked.is_set():
+            return None
+        seen = await self._observe()
+        return None if seen.phase in (Phase.RUNNING, Phase.EXITED) else verdict.stopped_before_start(self.assignment)
+
+    async def _prepare_and_start(self) -> None:
+        assignment = self.assignment
+        await self._pull()
+        async with self._start_slots:  # more at once would only multiply each one's latency
+            await self._patiently(lambda: self._stager.stage(assignment, self._progress))
+            await self._patiently(lambda: self._runtime.create(assignment))
+            await self._failpoints.reach("agent.after_create_before_start")
+            with anyio.CancelScope(shield=True):  # between the note and the act, a cancel must not leave a doubt
+                await self._stager.journal.note_starting(assignment.run)
+                await self._patiently(lambda: self._runtime.start(assignment.run))
+        await self._failpoints.reach("agent.after_start_before_report")
+
+    async def _pull(self) -> None:
+        image = self.assignment.spec.image
+        for attempt in range(1, _PULL_TRIES + 1):
+            try:
+                async for line in self._runtime.ensure_image(image):
+                    await self._progress(line)
+                return
+            except ImageUnavailable as why:
+                if not why.is_transient or attempt == _PULL_TRIES:
+                    raise
+                pause = _PULL_PAUSE_MS << (attempt - 1)
+                await self._progress(f"pulling {image}: {why}; trying again in {pause // 1000} s")
+                await self._pause(pause)
+            except Unavailable:
+                await self._pause(_ENGINE_PAUSE_MS)
+
+    async def _progress(self, text: str) -> None:
+        await self._report(RunProgressed(run=self.assignment.run, token=self.assignment.token, progress=text[:200]))
+
+    # — while it runs —
+
+    async def _follow(self, writer: LogWriter) -> RunEnded:
+        await self._report(RunStarted(run=self.assignment.run, token=self.assignment.token))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._stop_when_asked)
+            tasks.start_soon(self._stop_at_deadline)
+            async with anyio.create_task_group() as drain:
+                drain.start_soon(self._copy_log, writer)
+                seen = await self._runtime.wait(self.assignment.run)
+                drain.cancel_scope.deadline = anyio.current_time() + _DRAIN_SECONDS
+            tasks.cancel_scope.cancel()
+        tail = await writer.tail(lines=_TAIL_LINES, characters=_TAIL_CHARACTERS) if seen.exit_code else ""
+        return verdict.ended(self.assignment, seen, self._cause, tail)
+
+    async def _stop_when_asked(self) -> None:
+        await self._stop_asked.wait()
+        self._cause = self._cause or StopCause.CANCEL
+        await self._patiently(lambda: self._runtime.stop(self.assignment.run, grace_ms=self.assignment.grace_ms))
+
+    async def _stop_at_deadline(self) -> None:
+        if self.assignment.timeout_ms is None:
+            return
+        seen = await self._observe()
+        await self._clock.sleep_until(Millis(self._clock.now() + self.assignment.timeout_ms - seen.ran_ms))
+        self._cause = self._cause or StopCause.DEADLINE
+        await self._patiently(lambda: self._runtime.stop(self.assignment.run, grace_ms=self.assignment.grace_ms))
+
+    async def _copy_log(self, writer: LogWriter) -> None:
+        """From the runtime into our file, from where the file ends; an engine that goes away is asked again."""
+        while True:
+            try:
+                return await copy_lines(self._runtime.logs(self.assignment.run, after=writer.position), writer)
+            except Unavailable:
+                await self._pause(_ENGINE_PAUSE_MS)
+
+    # — patience —
+
+    async def _observe(self) -> Observed:
+        """An engine that does not answer says nothing about the run: ask until it does."""
+        while True:
+            try:
+                return await self._runtime.observe(self.assignment.run)
+            except Unavailable:
+                await self._pause(_ENGINE_PAUSE_MS)
+
+    async def _patiently(self, act: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                return await act()
+            except Unavailable as why:
+                log.warning("runtime.unavailable", run=self.assignment.run, error=why.message)
+                await self._pause(_ENGINE_PAUSE_MS)
+
+    async def _pause(self, span_ms: int) -> None:
+        await self._clock.sleep_until(Millis(self._clock.now() + span_ms))

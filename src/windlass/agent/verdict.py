@@ -1,0 +1,94 @@
+"""How a run ended, from what the runtime saw and why it was stopped: the one place where ends get their names."""
+
+from enum import StrEnum
+
+from windlass.core.model.assignment import Assignment
+from windlass.core.model.facts import RunEnded
+from windlass.core.model.run import RunState
+from windlass.ports.runtime import ImageUnavailable, Observed, Phase, StartFailed
+
+
+class StopCause(StrEnum):
+    """Why we ended it ourselves."""
+
+    CANCEL = "Cancelled"
+    DEADLINE = "DeadlineExceeded"
+
+
+def ended(assignment: Assignment, seen: Observed, cause: StopCause | None, tail: str) -> RunEnded:
+    """Of a run that was started."""
+    state, reason, message = _name_end(assignment, seen, cause)
+    if state is RunState.EXITED and seen.exit_code != 0 and tail:
+        message = f"{message}; its last lines:\n{tail}"
+    return RunEnded(
+        run=assignment.run,
+        token=assignment.token,
+        state=state,
+        exit_code=seen.exit_code,
+        reason=reason,
+        message=message,
+        ran_ms=seen.ran_ms,
+    )
+
+
+def _name_end(assignment: Assignment, seen: Observed, cause: StopCause | None) -> tuple[RunState, str, str]:
+    if cause is StopCause.DEADLINE:
+        limit = (assignment.timeout_ms or 0) / 1000
+        return RunState.STOPPED, cause, f"it ran longer than its timeout of {limit:g} s"
+    if cause is StopCause.CANCEL:
+        return RunState.STOPPED, cause, "cancelled on request"
+    if seen.phase is Phase.ABSENT:
+        return RunState.LOST, "Vanished", "its container was removed by someone else while it ran"
+    if seen.is_oom:
+        return RunState.EXITED, "OOMKilled", f"it used more memory than its limit of {_mib(assignment)} MiB"
+    if seen.exit_code == 0:
+        return RunState.EXITED, "Completed", ""
+    if seen.exit_code is not None and seen.exit_code > 128:
+        return RunState.EXITED, "ExitCode", f"exit code {seen.exit_code} (signal {seen.exit_code - 128})"
+    return RunState.EXITED, "ExitCode", f"exit code {seen.exit_code}"
+
+
+def never_started(assignment: Assignment, why: Exception) -> RunEnded:
+    """Of a run that found no image, no command, no device."""
+    match why:
+        case ImageUnavailable():
+            reason, retriable = "ImagePull", why.is_transient
+        case StartFailed():
+            reason, retriable = "StartFailed", False
+        case _:
+            reason, retriable = "CreateFailed", True
+    hint = getattr(why, "hint", None)
+    message = f"{why}; {hint}" if hint else str(why)
+    return RunEnded(
+        run=assignment.run,
+        token=assignment.token,
+        state=RunState.REFUSED,
+        reason=reason,
+        message=message,
+        is_retriable=retriable,
+    )
+
+
+def stopped_before_start(assignment: Assignment) -> RunEnded:
+    return RunEnded(
+        run=assignment.run,
+        token=assignment.token,
+        state=RunState.STOPPED,
+        reason=StopCause.CANCEL,
+        message="cancelled before it started",
+    )
+
+
+def vanished(assignment: Assignment) -> RunEnded:
+    """It was let start, and nothing of it is there: it is never started again silently."""
+    return RunEnded(
+        run=assignment.run,
+        token=assignment.token,
+        state=RunState.LOST,
+        reason="Vanished",
+        message="its container was removed by someone else",
+    )
+
+
+def _mib(assignment: Assignment) -> int:
+    return assignment.spec.needs.memory_bytes >> 20

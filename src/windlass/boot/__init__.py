@@ -1,0 +1,1 @@
+"""Where everything is put together: the entry points, the settings, one composition root per process."""

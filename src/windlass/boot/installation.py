@@ -1,0 +1,125 @@
+"""The data directory: who we are (installation and node id), where things lie, and the lock that keeps a second server out."""
+
+import fcntl
+import os
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from msgspec import Struct, json
+
+from windlass.client.connection import CONTEXT_FILE, Context
+from windlass.core.errors import Conflict
+from windlass.core.model.ids import NodeId
+
+
+class Identity(Struct, frozen=True, kw_only=True):
+    """Written once. Everything we create carries both ids; nothing without both is ever touched."""
+
+    installation: str
+    node: NodeId
+
+
+class Installation:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.store = root / "store.db"
+        self.read_model = root / "history.db"
+        self.blobs = root / "blobs"
+        self.logs = root / "logs"
+        self.node = root / "node"
+        self.keys = root / "keys"
+        self.clock = root / "clock.json"
+        self.token = root / "token"
+        self.context = root / CONTEXT_FILE
+        self.server_log = root / "server.log"
+        self._identity = root / "installation.json"
+        self._lock = root / "lock"
+
+    @property
+    def exists(self) -> bool:
+        return self._identity.exists()
+
+    def identity(self, make_id: str) -> Identity:
+        """Ours, made with `make_id` the first time."""
+        self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not self._identity.exists():
+            made = Identity(installation=make_id, node=NodeId(_host_label()))
+            write_private(self._identity, json.encode(made))
+        return json.decode(self._identity.read_bytes(), type=Identity)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """One server per data directory. The lock goes with the process, however it ends."""
+        self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        fd = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Conflict(
+                    f"a server (pid {self.server_pid()}) already uses {self.root}",
+                    code="data-dir-in-use",
+                    hint="`windlass down` stops it; --data-dir starts another beside it",
+                ) from None
+            os.ftruncate(fd, 0)
+            os.write(fd, str(os.getpid()).encode())
+            yield
+        finally:
+            os.close(fd)
+
+    def server_pid(self) -> int | None:
+        """Of the server that holds the lock; None when nobody does."""
+        try:
+            fd = os.open(self._lock, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return None
+        except BlockingIOError:
+            text = os.read(fd, 32).decode()
+            return int(text) if text.isdecimal() else None
+        finally:
+            os.close(fd)
+
+    def write_context(self, url: str, token: str) -> None:
+        """What the client needs to find us, for our own user only."""
+        write_private(self.token, token.encode())
+        write_private(self.context, json.encode(Context(url=url, token_file=str(self.token))))
+
+    def ours(self) -> tuple[Path, ...]:
+        """Everything we put into the data directory, for `down --purge`; what others put there stays."""
+        databases = [path.with_name(path.name + end) for path in (self.store, self.read_model) for end in ("", "-wal", "-shm")]
+        return (
+            *databases,
+            self.blobs,
+            self.logs,
+            self.node,
+            self.keys,
+            self.clock,
+            self.token,
+            self.context,
+            self.server_log,
+            self._identity,
+            self._lock,
+        )
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Whole or not at all, readable by its owner only."""
+    fresh = path.with_name(f".{path.name}.new")
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(fresh, path)
+
+
+def _host_label() -> str:
+    """The host's name as a label: engines, URLs and people all take it."""
+    label = re.sub(r"[^a-z0-9-]+", "-", socket.gethostname().split(".")[0].lower()).strip("-")
+    return label[:63] or "node"

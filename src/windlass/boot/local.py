@@ -1,0 +1,139 @@
+"""The composition root of the local home: control plane, node and page in one process, on SQLite."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+import anyio
+import structlog
+
+from windlass.adapters.blobs.directory import DirectoryBlobs
+from windlass.adapters.clock.service import ServiceClock
+from windlass.adapters.failpoints.environment import from_environment
+from windlass.adapters.ids.system import SystemIds
+from windlass.adapters.logs.files import FileLogs
+from windlass.adapters.readmodel.sqlite import SqliteReadTables
+from windlass.adapters.runtime.docker.finding import Found, find_engine
+from windlass.adapters.runtime.docker.runtime import DockerRuntime
+from windlass.adapters.runtime.process.runtime import ProcessRuntime
+from windlass.adapters.store.sqlite import SqliteStore
+from windlass.agent.agent import Agent
+from windlass.agent.journal import Journal
+from windlass.boot.installation import Identity, Installation
+from windlass.boot.settings import Settings
+from windlass.control.assemble import assemble
+from windlass.control.janitor import Retention
+from windlass.control.observer import NodeLink
+from windlass.control.plane import ControlPlane
+from windlass.control.readmodel import one_thread
+from windlass.core.errors import Unavailable
+from windlass.core.model.ids import LOCAL_TENANT, Millis, PoolId
+from windlass.core.model.node import Node
+from windlass.core.model.tenant import Tenant
+from windlass.ports.runtime import Machine, Runtime
+
+log = structlog.get_logger()
+
+LOCAL_POOL = PoolId("local")
+_DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Local:
+    plane: ControlPlane
+    agent: Agent
+    clock: ServiceClock
+    machine: Machine
+    found: Found | None
+    """What was tried for a container engine; None when none was wanted."""
+
+    async def run(self) -> None:
+        """Until it is cancelled, or something breaks."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.plane.run)
+            tasks.start_soon(self.clock.run)
+            tasks.start_soon(self.agent.run)
+
+
+@asynccontextmanager
+async def open_local(
+    settings: Settings, installation: Installation, environ: Mapping[str, str]
+) -> AsyncIterator[Local]:
+    """Everything opened and wired, nothing running yet."""
+    ids = SystemIds()
+    who = installation.identity(ids.uuid7())
+    clock = ServiceClock(installation.clock)
+    async with AsyncExitStack() as stack:
+        runtime, found = await stack.enter_async_context(open_runtime(settings, installation, who, clock, environ))
+        machine = await runtime.machine()
+        store = await stack.enter_async_context(SqliteStore.open(installation.store))
+        tables = SqliteReadTables(installation.read_model)
+        stack.callback(tables.close)
+        blobs = await stack.enter_async_context(DirectoryBlobs.open(installation.blobs))
+        logs = FileLogs(installation.logs)
+        journal = Journal(installation.node / "journal")
+        stack.callback(journal.close)
+        failpoints = from_environment(environ)
+        plane = await assemble(
+            store=store,
+            tables=tables,
+            blobs=blobs,
+            logs=logs,
+            runtime=runtime,
+            machine=machine,
+            clock=clock,
+            ids=ids,
+            failpoints=failpoints,
+            offload=one_thread(),
+            retention=Retention(history_ms=Millis(settings.retention_days * _DAY_MS)),
+            epoch_seen=journal.epoch,
+        )
+        node = _node(who, machine)
+        plane.brain.world.set_tenant(_tenant(settings), now=clock.now())
+        plane.brain.world.set_node(node, now=clock.now())
+        plane.brain.committer.nudge()
+        agent = Agent(
+            node,
+            link=NodeLink(plane.brain, plane.dispatch, node.id),
+            runtime=runtime,
+            blobs=blobs,
+            logs=logs,
+            journal=journal,
+            clock=clock,
+            failpoints=failpoints,
+            starts_max=max(2, 2 * machine.capacity.cpu_millis // 1000),
+        )
+        yield Local(plane=plane, agent=agent, clock=clock, machine=machine, found=found)
+
+
+@asynccontextmanager
+async def open_runtime(
+    settings: Settings, installation: Installation, who: Identity, clock: ServiceClock, environ: Mapping[str, str]
+) -> AsyncIterator[tuple[Runtime, Found | None]]:
+    """The engine that answers; without one, plain processes, unless an engine was asked for by name."""
+    found = None if settings.runtime == "process" else await find_engine(environ, settings.docker_host)
+    if found is not None and found.docker_host is not None:
+        async with DockerRuntime.open(
+            found.docker_host, installation=who.installation, node=who.node, clock=clock, environ=environ
+        ) as runtime:
+            yield runtime, found
+        return
+    if found is not None and (settings.runtime == "docker" or settings.docker_host):
+        raise Unavailable(
+            "no container engine answers: " + "; ".join(f"{one.address}: {one.why_not}" for one in found.tried),
+            code="engine-absent",
+            hint="start Docker or Podman, or run plain processes: windlass up --runtime process",
+        )
+    async with ProcessRuntime.open(installation.node / "process", who.installation, who.node) as runtime:
+        yield runtime, found
+
+
+def _tenant(settings: Settings) -> Tenant:
+    timeout = settings.default_timeout_seconds
+    return Tenant(id=LOCAL_TENANT, default_timeout_ms=Millis(timeout * 1000) if timeout is not None else None)
+
+
+def _node(who: Identity, machine: Machine) -> Node:
+    return Node(
+        id=who.node, pool=LOCAL_POOL, capacity=machine.capacity, gpu_ids=machine.gpu_ids, runtimes=(machine.kind,)
+    )

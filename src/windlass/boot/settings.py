@@ -1,0 +1,77 @@
+"""The settings of `windlass up`, one frozen tree.
+
+Flags win over WINDLASS_ variables, these over the settings file, it over the defaults.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from windlass.client.connection import default_data_dir
+from windlass.core.errors import Fault, Invalid
+
+FILE_NAME = "windlass.toml"
+"""Looked for in the data directory."""
+PREFIX = "WINDLASS_"
+
+
+class Settings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    data_dir: Path
+    """Everything Windlass keeps: store, history, logs, blobs, keys."""
+    host: str = "127.0.0.1"
+    """The address to listen on. Beyond loopback, put TLS in front."""
+    port: int = Field(default=8080, ge=0, le=65535)
+    """0 takes a free one."""
+    runtime: Literal["auto", "docker", "process"] = "auto"
+    """`auto`: the container engine that answers, else plain processes."""
+    docker_host: str | None = None
+    """An engine's address; none: DOCKER_HOST and the usual Docker and Podman sockets are tried."""
+    retention_days: int = Field(default=30, ge=1, le=3650)
+    """How long finished jobs, their events and logs are kept."""
+    default_timeout_seconds: int | None = Field(default=None, ge=1)
+    """Given to jobs that name no timeout; none leaves them unbounded."""
+    fetch_networks: tuple[str, ...] = ()
+    """Private networks (CIDR, comma-separated in the environment) that copy-file and webhooks may reach."""
+    preset_image: str = ""
+    """What an EphemeralAccelerationJob runs when it names no image."""
+    token_days: int = Field(default=365, ge=1, le=3650)
+    """How long the token that `up` writes holds."""
+    log_level: Literal["debug", "info", "warning", "error"] = "warning"
+
+
+def load(environ: Mapping[str, str], flags: Mapping[str, Any], file: Path | None = None) -> Settings:
+    """`flags` holds only what was given on the command line. A settings file that is named must be there."""
+    data_dir = Path(flags.get("data_dir") or default_data_dir(environ)).expanduser().absolute()
+    path = file or data_dir / FILE_NAME
+    from_file = _read(path) if file is not None or path.exists() else {}
+    merged = {**from_file, **_from_environment(environ), **flags, "data_dir": data_dir}
+    try:
+        return Settings(**merged)
+    except ValidationError as error:
+        faults = [Fault(".".join(map(str, fault["loc"])), fault["msg"]) for fault in error.errors()]
+        raise Invalid(
+            "the settings do not hold", code="settings", faults=faults, hint=f"flags, {PREFIX}… variables and {path} were read"
+        ) from error
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in Settings.model_fields:
+        text = environ.get(PREFIX + name.upper())
+        if text:
+            found[name] = [part.strip() for part in text.split(",")] if name == "fetch_networks" else text
+    return found
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise Invalid(f"there is no settings file {path}", code="settings-absent") from None
+    except tomllib.TOMLDecodeError as error:
+        raise Invalid(f"{path} is not TOML: {error}", code="settings-syntax") from error

@@ -1,0 +1,64 @@
+"""Puts a control plane together from ports: takes the lead, rebuilds the World, wires the loops. Starts nothing."""
+
+from windlass.control.artifacts import Artifacts
+from windlass.control.brain import Brain, rebuild
+from windlass.control.committer import Committer
+from windlass.control.dispatch import Dispatch
+from windlass.control.intake import Intake
+from windlass.control.janitor import Janitor, Retention
+from windlass.control.leadership import take_epoch
+from windlass.control.plane import ControlPlane
+from windlass.control.readmodel import Offload, ReadModel
+from windlass.control.specs import Specs
+from windlass.control.terminals import Terminals
+from windlass.core.world.world import Policy
+from windlass.ports.blobs import Blobs
+from windlass.ports.clock import Clock
+from windlass.ports.failpoints import Failpoints
+from windlass.ports.ids import Ids
+from windlass.ports.logs import Logs
+from windlass.ports.readmodel import ReadTables
+from windlass.ports.runtime import Machine, Runtime
+from windlass.ports.store import Store
+
+
+async def assemble(
+    *,
+    store: Store,
+    tables: ReadTables,
+    blobs: Blobs,
+    logs: Logs,
+    runtime: Runtime,
+    machine: Machine,
+    clock: Clock,
+    ids: Ids,
+    failpoints: Failpoints,
+    offload: Offload,
+    policy: Policy | None = None,
+    retention: Retention | None = None,
+    epoch_seen: int = 0,
+) -> ControlPlane:
+    epoch, fence = await take_epoch(store, epoch_seen=epoch_seen)
+    world, revision, marked_at = await rebuild(store, epoch=epoch, policy=policy or Policy())
+    committer = Committer(world, store, clock, fence=fence, revision=revision, marked_at=marked_at)
+    brain = Brain(world, committer, clock, failpoints)
+    specs = Specs(store)
+    dispatch = Dispatch(world, specs)
+    committer.listen(dispatch.committed)
+    read_model = ReadModel(tables, store, newest=lambda: committer.revision, offload=offload)
+    return ControlPlane(
+        brain=brain,
+        dispatch=dispatch,
+        intake=Intake(brain, store, specs, read_model, ids),
+        read_model=read_model,
+        janitor=Janitor(brain, store, read_model, blobs, logs, retention or Retention()),
+        logbook=logs,
+        artifacts=Artifacts(brain, runtime),
+        terminals=Terminals(brain, runtime, ids),
+        blobs=blobs,
+        clock=clock,
+        ids=ids,
+        runtime=runtime,
+        runtime_kind=machine.kind,
+        runtime_name=machine.runtime,
+    )
