@@ -1,0 +1,152 @@
+"""One run as a process: lock → configuration → logs → dependencies, then the work, ended by its result or a signal.
+
+Exit codes (I5): 0 all well, 1 could not run, 3 something is missing, 130 and 143 after a signal.
+"""
+
+import contextlib
+import importlib.util
+import os
+import random
+import signal
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, TypeVar
+
+import anyio
+from msgspec import Struct
+
+from windlass.images.config import Config, load_config
+from windlass.images.errors import ImageSyncError
+from windlass.images.lock import default_lock_path, sync_lock
+from windlass.images.logs import DayLogs
+from windlass.images.shellfile import Value
+from windlass.images.tasks import task_group
+
+T = TypeVar("T")
+_PLACES: Final = ("image-sync.conf", "image-sync.toml")
+
+
+class Invocation(Struct, frozen=True, kw_only=True):
+    """What the command line said."""
+
+    config: Path | None
+    overrides: Mapping[str, Value]
+    lock_file: Path | None = None
+
+
+class Interrupted(BaseException):
+    """A signal ended the run; the work was cancelled and has cleaned up."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+    @property
+    def exit_code(self) -> int:
+        return 128 + self.number
+
+
+class Session(Struct, frozen=True, kw_only=True):
+    config: Config
+    logs: DayLogs
+
+
+@contextlib.contextmanager
+def open_session(invocation: Invocation, *, stderr: Callable[[str], None]) -> Iterator[Session]:
+    """Hold the lock, know the settings, have the logs open."""
+    environment = dict(os.environ)
+    path = invocation.config or find_config(environment)
+    lock_path = invocation.lock_file or default_lock_path(path, environment)
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(sync_lock(lock_path))
+        except ImageSyncError as refusal:
+            _log_refusal(path, invocation, environment, refusal)
+            raise
+        config = load_config(path, invocation.overrides, environment)
+        logs = open_logs(config, stderr)
+        stack.callback(logs.close)
+        logs.start()
+        for warning in config.warnings:
+            logs.warning(warning)
+            stderr(f"warning: {warning}\n")
+        check_dependencies()
+        yield Session(config=config, logs=logs)
+
+
+def open_logs(config: Config, stderr: Callable[[str], None]) -> DayLogs:
+    settings = config.settings
+    return DayLogs(
+        config.log_dir,
+        now=local_now,
+        overflow=stderr,
+        level=settings.log_level,
+        max_bytes=settings.max_log_bytes,
+        retention_days=settings.log_retention_days,
+    )
+
+
+def find_config(environment: Mapping[str, str]) -> Path | None:
+    """IMAGE_SYNC_CONFIG, the working directory, the user's configuration, /etc: the first that is there."""
+    if named := environment.get("IMAGE_SYNC_CONFIG"):
+        return Path(named)
+    home = Path(environment.get("XDG_CONFIG_HOME") or Path(environment.get("HOME", "/")) / ".config")
+    folders = (Path(), home / "image-sync", Path("/etc/image-sync"), Path("/etc"))
+    return next((folder / name for folder in folders for name in _PLACES if (folder / name).is_file()), None)
+
+
+def check_dependencies() -> None:
+    if importlib.util.find_spec("asyncssh") is None:
+        raise ImageSyncError(
+            "dependency.missing", "the Python package asyncssh is not there", next_step="pip install 'windlass[images]'"
+        )
+
+
+def run_interruptibly(work: Callable[[], Awaitable[T]]) -> T:
+    """Run to the end, or raise `Interrupted` when SIGINT or SIGTERM came first and the work has been cancelled."""
+    uvloop = importlib.util.find_spec("uvloop") is not None
+    try:
+        return anyio.run(_until_signal, work, backend_options={"use_uvloop": uvloop})
+    except KeyboardInterrupt:
+        raise Interrupted(signal.SIGINT) from None
+
+
+def local_now() -> datetime:
+    return datetime.fromtimestamp(time.time(), tz=UTC).astimezone()
+
+
+def jittered_pause(attempt: int) -> float:
+    """1, 2, 4 … seconds, at most 30, half of it by chance, so that nodes do not come back in step."""
+    full = min(30.0, 2.0 ** (attempt - 1))
+    return full / 2 + random.uniform(0, full / 2)  # noqa: S311 - spreading load, not secrets
+
+
+async def _until_signal(work: Callable[[], Awaitable[T]]) -> T:
+    received: list[int] = []
+    results: list[T] = []
+
+    async with task_group() as tasks:
+
+        async def listen() -> None:
+            with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+                async for number in signals:
+                    received.append(number)
+                    tasks.cancel_scope.cancel()
+                    return
+
+        tasks.start_soon(listen)
+        results.append(await work())
+        tasks.cancel_scope.cancel()
+    if received:
+        raise Interrupted(received[0])
+    return results[0]
+
+
+def _log_refusal(path: Path | None, invocation: Invocation, environment: Mapping[str, str], error: Exception) -> None:
+    """A run that found the lock taken says so in the log too, when there is one to be had."""
+    with contextlib.suppress(ImageSyncError, OSError):
+        logs = open_logs(load_config(path, invocation.overrides, environment), lambda _: None)
+        logs.error(str(error), always=True)
+        logs.close()

@@ -1,0 +1,144 @@
+"""Reads the seed's shell-style settings file without a shell: assignments are parsed, nothing is ever executed.
+
+Understood: `KEY=value`, `export KEY=value`, single and double quotes, arrays `KEY=(a "b c")` over several lines,
+comments, and `$NAME` or `${NAME}` for a key set further up or HOME. Whatever would make a shell *do* something
+(command substitution, pipes, further words) is refused with its line.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from windlass.images.errors import ImageSyncError
+
+Value = str | tuple[str, ...]
+
+_ASSIGNMENT: Final = re.compile(r"[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)=", re.ASCII)
+_VARIABLE: Final = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})", re.ASCII)
+_ACTIVE: Final = frozenset(";&|<>`*?~!{}")
+"""Characters that mean something to a shell outside quotes; a settings file has no use for them there."""
+SIZE_MAX: Final = 1 << 20
+
+
+def parse_shell_file(text: str, *, where: str, environment: Mapping[str, str]) -> dict[str, Value]:
+    if len(text) > SIZE_MAX or "\0" in text:
+        raise ImageSyncError("config.unreadable", "not a settings file", where=where, expected="text of at most 1 MiB")
+    return _Reader(text, where, environment).read()
+
+
+class _Reader:
+    """One pass over the text; `_at` only moves forward."""
+
+    def __init__(self, text: str, where: str, environment: Mapping[str, str]) -> None:
+        self._text = text.replace("\r\n", "\n")
+        self._where = where
+        self._environment = environment
+        self._at = 0
+        self._values: dict[str, Value] = {}
+
+    def read(self) -> dict[str, Value]:
+        while self._skip_blank():
+            match = _ASSIGNMENT.match(self._text, self._at)
+            if match is None:
+                raise self._refuse("not an assignment", "KEY=value; the file is read, not run")
+            self._at = match.end()
+            self._values[match[1]] = self._array() if self._peek() == "(" else self._word()
+            self._end_of_line()
+        return self._values
+
+    def _peek(self) -> str:
+        return self._text[self._at : self._at + 1]
+
+    def _skip_blank(self) -> bool:
+        """To the next line that says something; false at the end."""
+        while self._at < len(self._text):
+            if self._peek() in " \t\n":
+                self._at += 1
+            elif self._peek() == "#":
+                self._skip_comment()
+            else:
+                return True
+        return False
+
+    def _skip_comment(self) -> None:
+        end = self._text.find("\n", self._at)
+        self._at = len(self._text) if end < 0 else end
+
+    def _end_of_line(self) -> None:
+        while self._peek() in (" ", "\t"):
+            self._at += 1
+        if self._peek() == "#":
+            self._skip_comment()
+        if self._peek() not in ("", "\n"):
+            raise self._refuse("more after the value", "quotes around a value with spaces; nothing is executed")
+
+    def _array(self) -> tuple[str, ...]:
+        self._at += 1
+        words: list[str] = []
+        while self._skip_blank():
+            if self._peek() == ")":
+                self._at += 1
+                return tuple(words)
+            words.append(self._word(closers=")"))
+        raise self._refuse("an array without its ')'", "KEY=(one two)")
+
+    def _word(self, closers: str = "") -> str:
+        parts: list[str] = []
+        while (char := self._peek()) and char not in " \t\n" and char not in closers:
+            if char == "'":
+                parts.append(self._quoted_plain())
+            elif char == '"':
+                parts.append(self._quoted_expanding())
+            elif char == "$":
+                parts.append(self._variable())
+            elif char == "\\":
+                parts.append(self._text[self._at + 1 : self._at + 2])
+                self._at += 2
+            elif char in _ACTIVE or char in "()":
+                raise self._refuse(f"'{char}' outside quotes", "a plain value")
+            else:
+                parts.append(char)
+                self._at += 1
+        return "".join(parts)
+
+    def _quoted_plain(self) -> str:
+        end = self._text.find("'", self._at + 1)
+        if end < 0:
+            raise self._refuse("a quote that is never closed", "a closing '")
+        inner = self._text[self._at + 1 : end]
+        self._at = end + 1
+        return inner
+
+    def _quoted_expanding(self) -> str:
+        parts: list[str] = []
+        self._at += 1
+        while (char := self._peek()) != '"':
+            if not char:
+                raise self._refuse("a quote that is never closed", 'a closing "')
+            if char == "`":
+                raise self._refuse("a command in backticks", "a plain value: nothing is executed")
+            if char == "$":
+                parts.append(self._variable())
+            elif char == "\\" and self._text[self._at + 1 : self._at + 2] in ('"', "\\", "$", "`"):
+                parts.append(self._text[self._at + 1])
+                self._at += 2
+            else:
+                parts.append(char)
+                self._at += 1
+        self._at += 1
+        return "".join(parts)
+
+    def _variable(self) -> str:
+        match = _VARIABLE.match(self._text, self._at)
+        if match is None:
+            raise self._refuse("'$' that is no plain variable", "a plain value: nothing is executed")
+        name = match[1] or match[2]
+        value = self._values.get(name, self._environment.get(name) if name == "HOME" else None)
+        if not isinstance(value, str):
+            raise self._refuse(f"${name} is not set further up", "a key of this file, or HOME")
+        self._at = match.end()
+        return value
+
+    def _refuse(self, what: str, expected: str) -> ImageSyncError:
+        line = self._text.count("\n", 0, self._at) + 1
+        return ImageSyncError("config.syntax", what, where=f"{self._where} line {line}", expected=expected)

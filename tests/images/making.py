@@ -1,0 +1,86 @@
+"""Images made on the spot and put into a registry by its HTTP API: no engine, no base image needed."""
+
+import gzip
+import hashlib
+import io
+import json
+import tarfile
+import urllib.request
+from collections.abc import Sequence
+
+MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
+CONFIG = "application/vnd.docker.container.image.v1+json"
+LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
+INDEX = "application/vnd.docker.distribution.manifest.list.v2+json"
+
+
+def layer(files: dict[str, bytes]) -> bytes:
+    """An uncompressed layer; the same files make the same bytes."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, content in sorted(files.items()):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def push(
+    registry: str,
+    repository: str,
+    tags: Sequence[str],
+    layers: Sequence[bytes],
+    *,
+    created: str = "2024-01-01T00:00:00Z",
+    architecture: str = "amd64",
+) -> tuple[str, str]:
+    """Put an image into the registry; (image id, manifest digest)."""
+    config = json.dumps(
+        {
+            "architecture": architecture,
+            "os": "linux",
+            "created": created,
+            "config": {"Cmd": ["/bin/true"]},
+            "rootfs": {"type": "layers", "diff_ids": [_digest(one) for one in layers]},
+        }
+    ).encode()
+    blobs = [gzip.compress(one, 1, mtime=0) for one in layers]
+    for blob in (config, *blobs):
+        _put_blob(registry, repository, blob)
+    manifest = json.dumps(
+        {
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "config": _descriptor(CONFIG, config),
+            "layers": [_descriptor(LAYER, blob) for blob in blobs],
+        }
+    ).encode()
+    for tag in (*tags, _digest(manifest)):
+        put_manifest(registry, repository, tag, manifest, MANIFEST)
+    return _digest(config), _digest(manifest)
+
+
+def put_manifest(registry: str, repository: str, tag: str, manifest: bytes, media_type: str) -> None:
+    _request("PUT", f"http://{registry}/v2/{repository}/manifests/{tag}", manifest, {"Content-Type": media_type})
+
+
+def _put_blob(registry: str, repository: str, blob: bytes) -> None:
+    started = _request("POST", f"http://{registry}/v2/{repository}/blobs/uploads/", b"", {})
+    location = started.headers["Location"]
+    joint = "&" if "?" in location else "?"
+    where = location if location.startswith("http") else f"http://{registry}{location}"
+    headers = {"Content-Type": "application/octet-stream"}
+    _request("PUT", f"{where}{joint}digest={_digest(blob)}", blob, headers)
+
+
+def _request(method: str, url: str, body: bytes, headers: dict[str, str]) -> "urllib.request.addinfourl":
+    request = urllib.request.Request(url, data=body, method=method, headers=headers)
+    return urllib.request.urlopen(request, timeout=60)
+
+
+def _digest(blob: bytes) -> str:
+    return f"sha256:{hashlib.sha256(blob).hexdigest()}"
+
+
+def _descriptor(media_type: str, blob: bytes) -> dict[str, object]:
+    return {"mediaType": media_type, "size": len(blob), "digest": _digest(blob)}
