@@ -7,6 +7,7 @@ import pytest
 
 from tests.parts import ports, present
 from tests.parts.dockerd import DockerEngine
+from tests.parts.failures import MissingPart
 from tests.parts.podman import PodmanService
 from tests.parts.registry import Registry
 from tests.parts.sshd import SshNode
@@ -70,7 +71,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 def _left_out_when_missing() -> Generator[None, object, object]:
     try:
         return (yield)
-    except present.MissingPart as missing:
+    except MissingPart as missing:
         if present.must_be_complete():
             raise
         pytest.skip(str(missing))

@@ -3,9 +3,10 @@
 import ipaddress
 import json
 import subprocess
+from collections.abc import Iterator
 
 from tests.parts import present
-from tests.parts.process import PartFailed
+from tests.parts.failures import PartFailed
 
 # Reserved for benchmarks between networks (RFC 2544): no real network of the machine is hidden by it.
 ADDRESSES = ipaddress.IPv4Network("198.18.0.0/15")
@@ -44,14 +45,23 @@ class Slot:
 
 def take_slot() -> Slot:
     """Making the bridge claims the slot: the kernel refuses the name to all but one."""
-    for number, addresses in enumerate(ADDRESSES.subnets(new_prefix=SLOT_PREFIX)):
-        slot = Slot(f"wltest{number}", addresses)
+    for slot in _slots():
         made = _ip("link", "add", slot.bridge, "type", "bridge")
         if made.returncode == 0:
             return slot
         if "exists" not in made.stderr:
             raise PartFailed(f"no bridge for the engine: {made.stderr.strip()}")
     raise PartFailed("all bridges wltest0 … are taken; left behind? see `ip link show type bridge`")
+
+
+def slot_of(bridge: str) -> Slot:
+    """The slot that the bridge holds."""
+    return next(slot for slot in _slots() if slot.bridge == bridge)
+
+
+def _slots() -> Iterator[Slot]:
+    for number, addresses in enumerate(ADDRESSES.subnets(new_prefix=SLOT_PREFIX)):
+        yield Slot(f"wltest{number}", addresses)
 
 
 def _ip(*arguments: str) -> "subprocess.CompletedProcess[str]":

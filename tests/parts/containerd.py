@@ -2,10 +2,13 @@
 
 import shlex
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
-from tests.parts import busybox, present, remains
-from tests.parts.process import PartFailed, ServerProcess
+from tests.parts import busybox, present
+from tests.parts.failures import PartFailed
+from tests.parts.process import ServerProcess
+from tests.parts.traces import Traces
 
 _CONFIG = """\
 version = 2
@@ -64,9 +67,8 @@ class Containerd(ServerProcess):
         # The socket is there before the services are.
         return self.socket.exists() and self._ctr("version", timeout=5).returncode == 0
 
-    def clean_up(self) -> None:
-        remains.end_tasks(self.socket, self.directory / "state")
-        remains.unmount_below(self.directory)
+    def traces(self) -> Traces:
+        return replace(super().traces(), containerd_socket=str(self.socket))
 
     def close(self) -> None:
         """Its tasks go too, by its own hand while it answers: then nothing needs to be hunted down."""

@@ -6,13 +6,16 @@ user-defined networks work.
 """
 
 import secrets
+from dataclasses import replace
 from pathlib import Path
 
-from tests.parts import present, remains
+from tests.parts import present
 from tests.parts.addresses import Slot, take_slot
 from tests.parts.containerd import Containerd
 from tests.parts.engine_api import EngineApi, EngineRefused
+from tests.parts.failures import PartFailed
 from tests.parts.process import ServerProcess
+from tests.parts.traces import Traces
 
 
 class DockerEngine(EngineApi, ServerProcess):
@@ -37,11 +40,13 @@ class DockerEngine(EngineApi, ServerProcess):
     def slot(self) -> Slot:
         """Its bridge and addresses; `slot.tenant_range` is free for subnets that a test chooses."""
         if self._slot is None:
-            self._slot = take_slot()
-            self._slot.use_bridge()
+            raise PartFailed("dockerd has its addresses from its first start on")
         return self._slot
 
     def prepare(self) -> None:
+        if self._slot is None:
+            self._slot = take_slot()
+            self._slot.use_bridge()
         self.containerd.start()
         # A pidfile whose pid still exists, be it a zombie's or another program's, keeps dockerd from starting.
         (self.directory / "dockerd.pid").unlink(missing_ok=True)
@@ -69,20 +74,21 @@ class DockerEngine(EngineApi, ServerProcess):
     def is_ready(self) -> bool:
         return self.answers()
 
-    def clean_up(self) -> None:
-        remains.kill_cgroup(self.cgroup)
-        self.containerd.close()
-        remains.unmount_below(self.directory)
-        if self._slot:
-            self._slot.release()
-            self._slot = None
+    def traces(self) -> Traces:
+        bridge = self._slot.bridge if self._slot else ""
+        return replace(super().traces(), cgroup=self.cgroup, bridge=bridge)
 
     def close(self) -> None:
         """Its containers go too, by its own hand while it answers: then nothing needs to be hunted down."""
         self.resume()
         if self.is_running and self.answers():
             self._remove_containers()
-        super().close()
+        try:
+            self.stop()
+            self.containerd.close()
+        finally:
+            super().close()
+            self._slot = None
 
     def _remove_containers(self) -> None:
         for row in self.containers():

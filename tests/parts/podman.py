@@ -8,13 +8,16 @@ the namespace. Packet filter rules it writes as it does anywhere; the chains go 
 import json
 import resource
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.parts import present, remains
+from tests.parts import present
 from tests.parts.addresses import Slot, take_slot
 from tests.parts.engine_api import EngineApi
-from tests.parts.process import PartFailed, ServerProcess
+from tests.parts.failures import PartFailed
+from tests.parts.process import ServerProcess
+from tests.parts.traces import Process, Traces, process
 
 _CONFIG = """\
 [containers]
@@ -50,14 +53,17 @@ class PodmanService(EngineApi, ServerProcess):
         self.socket = self.directory / "podman.sock"
         self._slot: Slot | None = None
         self._namespace: subprocess.Popen[str] | None = None
+        self._holder: list[Process] = []
 
     @property
     def slot(self) -> Slot:
         """Its bridge and addresses; `slot.tenant_range` is free for subnets that a test chooses."""
-        self._slot = self._slot or take_slot()
+        if self._slot is None:
+            raise PartFailed("podman has its addresses from its first start on")
         return self._slot
 
     def prepare(self) -> None:
+        self._slot = self._slot or take_slot()
         self._enter_namespace()
         (self.directory / "networks").mkdir(exist_ok=True)
         # The default network is called `podman` on every service; on disk it may have a bridge of our choice.
@@ -78,32 +84,41 @@ class PodmanService(EngineApi, ServerProcess):
         return self._podman("system", "service", "--time=0", f"unix://{self.socket}")
 
     def environment(self) -> dict[str, str]:
-        settings = {"CONTAINERS_CONF": str(self.directory / "containers.conf"), "TMPDIR": str(self.directory)}
-        return {**super().environment(), **settings}
+        return {**super().environment(), **self._settings()}
 
     def is_ready(self) -> bool:
         return self.answers()
 
-    def clean_up(self) -> None:
-        """By Podman's own hand, which needs no service; then the links and the namespace."""
-        if self._namespace:
-            for words in (["rm", "--all", "--force", "--time=0"], ["network", "prune", "--force"]):
-                subprocess.run(
-                    self._podman(*words), env=self.environment(), capture_output=True, timeout=60, check=False
-                )
-            self._namespace.kill()
+    def traces(self) -> Traces:
+        """Its containers and networks go by Podman's own hand, which needs no service, only the namespace."""
+        traces = super().traces()
+        if self._namespace is None or self._slot is None:
+            return traces
+        settings = [present.program("env"), *(f"{name}={value}" for name, value in self._settings().items())]
+        tidy = (["rm", "--all", "--force", "--time=0"], ["network", "prune", "--force"])
+        return replace(
+            traces,
+            processes=(*traces.processes, *self._holder),
+            farewells=tuple((*settings, *self._podman(*words)) for words in tidy),
+            bridge=self._slot.bridge,
+            writes_podman_rules=True,
+        )
+
+    def close(self) -> None:
+        super().close()
+        if self._namespace is not None:
             self._namespace.communicate()
             self._namespace = None
-        if self._slot:
-            self._slot.release()
-            self._slot = None
-        remains.remove_empty_podman_rules()
+        self._slot = None
 
     def events(self, since: float, until: float | None = None, **filters: list[str]) -> list[dict[str, Any]]:
         """As on Docker; here an `until` in the past would end the answer at its first line, so it is applied by us."""
         query = {"since": f"{since:.9f}", "stream": "false", "filters": filters}
         rows = [json.loads(line) for line in self.call("GET", "/events", query=query).splitlines() if line.strip()]
         return [row for row in rows if until is None or row["timeNano"] <= until * 1e9]
+
+    def _settings(self) -> dict[str, str]:
+        return {"CONTAINERS_CONF": str(self.directory / "containers.conf"), "TMPDIR": str(self.directory)}
 
     def _podman(self, *words: str) -> list[str]:
         assert self._namespace is not None
@@ -127,6 +142,7 @@ class PodmanService(EngineApi, ServerProcess):
         assert self._namespace.stdout is not None
         if (told := self._namespace.stdout.readline().strip()) != "ready":
             raise PartFailed(f"no mount namespace for podman: {told}")
+        self._holder = [process(self._namespace.pid)]
 
 
 def _runtime() -> str:

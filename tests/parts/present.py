@@ -8,12 +8,10 @@ import os
 import shutil
 from pathlib import Path
 
+from tests.parts.failures import MissingPart
+
 # Servers live where a plain user's PATH does not look.
 SEARCH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"])
-
-
-class MissingPart(Exception):
-    """A server that the test needs is not on this machine, or may not be started by this user."""
 
 
 def program(name: str) -> str:

@@ -1,12 +1,11 @@
 """One real server as a context manager: the base of every part.
 
 A part has a directory of its own, a log in it, and is ready when it can do its work, not when its process exists. It ends
-by pid: SIGTERM, then SIGKILL. What it leaves outside its directory is removed by its module's `clean_up`.
+by pid: SIGTERM, then SIGKILL. What it leaves outside its directory is told by `traces`, and removed.
 """
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -15,14 +14,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.parts import present
+from tests.parts import present, warden
+from tests.parts.failures import PartFailed
+from tests.parts.traces import Process, Traces, process, remove_directory, sweep
 from tests.parts.waiting import NeverHappened, wait_for
 
 LOG_TAIL_LINES = 30
-
-
-class PartFailed(Exception):
-    """A server did not start, or died; carries the end of its log."""
 
 
 class ServerProcess(ABC):
@@ -39,6 +36,7 @@ class ServerProcess(ABC):
         self.directory.mkdir(parents=True, exist_ok=True)
         self.log = self.directory / f"{self.name}.log"
         self._process: subprocess.Popen[bytes] | None = None
+        self._born: list[Process] = []
 
     @abstractmethod
     def command(self) -> list[str]:
@@ -48,11 +46,12 @@ class ServerProcess(ABC):
     def is_ready(self) -> bool:
         """Whether the server does its work; asked again and again, so it must be cheap and must not raise."""
 
-    def prepare(self) -> None:  # noqa: B027 - most parts need neither
+    def prepare(self) -> None:  # noqa: B027 - many parts need none
         """Before each start: configuration files, stale pidfiles."""
 
-    def clean_up(self) -> None:  # noqa: B027
-        """After the end: what the server left outside its directory."""
+    def traces(self) -> Traces:
+        """What it may leave outside its directory; subclasses add to it."""
+        return Traces(directory=str(self.directory), owns_directory=self._owns_directory, processes=tuple(self._born))
 
     def environment(self) -> dict[str, str]:
         return {**os.environ, "PATH": present.SEARCH}
@@ -72,6 +71,7 @@ class ServerProcess(ABC):
         if self.is_running:
             return self
         self.prepare()
+        warden.watch(self.traces())
         with self.log.open("ab") as log:
             # A session of its own: Ctrl-C ends the tests first, and the tests end the server.
             self._process = subprocess.Popen(
@@ -83,6 +83,8 @@ class ServerProcess(ABC):
                 env=self.environment(),
                 start_new_session=True,
             )
+        self._born = [process(self._process.pid)]
+        warden.watch(self.traces())
         try:
             wait_for(self._ready_or_dead, self.ready_deadline_seconds, f"{self.name} to be ready")
         except NeverHappened as never:
@@ -92,20 +94,17 @@ class ServerProcess(ABC):
 
     def stop(self) -> None:
         """Ask it to end; insist when it does not."""
-        if not self.is_running:
-            return
         self.resume()
         self.signal(signal.SIGTERM)
         try:
-            self._process.wait(self.stop_deadline_seconds)  # type: ignore[union-attr]
+            self._reap()
         except subprocess.TimeoutExpired:
             self.kill()
 
     def kill(self) -> None:
         """SIGKILL, as a crash would: nothing is tidied by the server."""
-        if self.is_running:
-            self.signal(signal.SIGKILL)
-            self._process.wait(self.stop_deadline_seconds)  # type: ignore[union-attr]
+        self.signal(signal.SIGKILL)
+        self._reap()
 
     def pause(self) -> None:
         """SIGSTOP: it is there, holds its sockets, and answers nothing."""
@@ -125,9 +124,10 @@ class ServerProcess(ABC):
         try:
             self.stop()
         finally:
-            self.clean_up()
-            if self._owns_directory:
-                shutil.rmtree(self.directory, ignore_errors=True)
+            traces = self.traces()
+            sweep(traces)
+            remove_directory(traces)
+            warden.forget(self.directory)
 
     def log_tail(self) -> str:
         try:
@@ -147,6 +147,10 @@ class ServerProcess(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _reap(self) -> None:
+        if self._process is not None:
+            self._process.wait(self.stop_deadline_seconds)
 
     def _ready_or_dead(self) -> bool:
         if not self.is_running:

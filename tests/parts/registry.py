@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.parts import present
+from tests.parts.failures import PartFailed
 from tests.parts.ports import free_port
-from tests.parts.process import PartFailed, ServerProcess
+from tests.parts.process import ServerProcess
 
 _CONFIG = """\
 version: 0.1

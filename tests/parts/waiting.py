@@ -3,7 +3,7 @@
 import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 import anyio
 
@@ -29,7 +29,11 @@ def wait_for(predicate: Callable[[], Fact], deadline: float, what: str) -> Fact:
     return fact
 
 
-async def wait_until(predicate: Callable[[], Fact | Awaitable[Fact]], deadline: float, what: str) -> Fact:
+@overload
+async def wait_until(predicate: Callable[[], Awaitable[Fact]], deadline: float, what: str) -> Fact: ...
+@overload
+async def wait_until(predicate: Callable[[], Fact], deadline: float, what: str) -> Fact: ...
+async def wait_until(predicate: Callable[[], Any], deadline: float, what: str) -> Any:
     """`wait_for` inside a loop that must go on meanwhile; the predicate may be async."""
     end = time.monotonic() + deadline
     pause = FIRST_PAUSE_SECONDS
@@ -41,7 +45,7 @@ async def wait_until(predicate: Callable[[], Fact | Awaitable[Fact]], deadline: 
     return fact
 
 
-async def _value(answer: Fact | Awaitable[Fact]) -> Fact:
+async def _value(answer: Any) -> Any:
     if inspect.isawaitable(answer):
         return await answer
     return answer
