@@ -74,6 +74,7 @@ class SqliteStore:
         self._hub = WatchHub(revision, self._replay)
         self._writer = Writer(files.writer, revision, self._hub.publish)
         self._idle_readers = list(files.readers)
+        self._is_closed = False
         self._reading = anyio.CapacityLimiter(len(files.readers))
 
     async def range(self, prefix: str, *, start: str = "", limit: int = 0) -> Snapshot:
@@ -125,9 +126,11 @@ class SqliteStore:
         if self._leases.due():
             await self._end_due_leases()
         if self._writer.in_doubt:
-            await self._writer.submit(sql.settle)
+            await self._writer.submit(_nothing)  # whatever comes next settles it first, or is refused
 
     async def _read(self, query: Callable[[apsw.Connection], T]) -> T:
+        if self._is_closed:
+            raise Unavailable("the store is closed", code="store-closed")
         return await to_thread.run_sync(self._read_in_thread, query, limiter=self._reading)
 
     def _read_in_thread(self, query: Callable[[apsw.Connection], T]) -> T:
@@ -166,9 +169,16 @@ class SqliteStore:
             await self._end_due_leases()
 
     async def _close(self) -> None:
+        self._is_closed = True
         self._hub.close()
         self._writer.stop()
         await to_thread.run_sync(self._writer.join)
+        for _ in range(READERS):  # whoever still reads ends first
+            await self._reading.acquire_on_behalf_of(object())
+
+
+def _nothing(_tx: sql.Transaction) -> None:
+    return None
 
 
 class _Files:

@@ -37,6 +37,7 @@ def connect_writer(path: Path) -> apsw.Connection:
     """The one connection that writes. The file is made readable for its owner alone: sealed secrets lie in it."""
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     connection = _connect(path)
+    _check_ours(connection)  # before the first pragma that writes
     connection.pragma("journal_mode", "wal")
     connection.pragma("synchronous", "full")
     connection.pragma("cache_size", -32_768)
@@ -52,9 +53,8 @@ def connect_reader(path: Path) -> apsw.Connection:
 
 
 def migrate(connection: apsw.Connection, steps: Sequence[Migration]) -> None:
-    """Bring the file to the newest step; refuse one that a newer Windlass wrote, or that is not ours."""
+    """Bring the file to the newest step; refuse one that a newer Windlass wrote."""
     version = connection.pragma("user_version")
-    _check_ours(connection, version)
     if version > len(steps):
         raise Refused(
             f"the store was written by a newer Windlass (schema {version}, this one knows {len(steps)})",
@@ -79,9 +79,9 @@ def _take(connection: apsw.Connection, step: Migration) -> None:
         raise
 
 
-def _check_ours(connection: apsw.Connection, version: int) -> None:
+def _check_ours(connection: apsw.Connection) -> None:
     is_empty = connection.execute("SELECT count(*) FROM sqlite_schema").get == 0
-    if connection.pragma("application_id") != APPLICATION_ID and not (version == 0 and is_empty):
+    if connection.pragma("application_id") != APPLICATION_ID and not is_empty:
         raise Refused("the file is not a Windlass store", code="store-foreign", hint="choose another data directory")
 
 

@@ -100,9 +100,9 @@ def drop_history(tx: Transaction, before: int, commits_max: int) -> bool:
     return tx.connection.changes() == commits_max
 
 
-def settle(tx: Transaction) -> None:
-    """A change of no meaning: once durable, it has overwritten whatever a failed COMMIT left behind in the WAL."""
-    tx.connection.execute("UPDATE marks SET value = value + 1 WHERE name = 'settled'")
+def settle(connection: apsw.Connection) -> None:
+    """A change that means nothing, for the sake of the COMMIT that follows."""
+    connection.execute("UPDATE marks SET value = value + 1 WHERE name = 'settled'")
 
 
 def read_range(connection: apsw.Connection, prefix: str, start: str, limit: int) -> Snapshot:

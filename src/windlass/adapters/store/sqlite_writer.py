@@ -4,17 +4,19 @@ Jobs that wait share one transaction and so one fsync, each inside a savepoint o
 loop once per batch. Which errors are certain and which are not is decided here:
 
 - A job that fails leaves no trace; the others of its batch do not notice.
-- SQLITE_FULL, BUSY and READONLY mean that the transaction is not in the WAL: Refused. The batch is tried again one by one,
-  since its neighbour's size is no reason to refuse a small commit.
-- Any other failure of COMMIT may have left a complete transaction in the WAL, invisible now but there after a crash.
-  The next durable commit overwrites it, so we try one at once: when it succeeds the answer is Refused, else Unknown,
-  and nothing is read or written before it does (`in_doubt`).
+- An error before COMMIT, or one that says COMMIT could not write everything (full, busy, read-only, a failed write): the
+  transaction cannot be in the WAL. Refused. The batch is tried again one by one, since its neighbour's size is no reason
+  to refuse a small commit.
+- Any other failure of COMMIT, such as a failed fsync, may have left a complete transaction in the WAL: invisible now, but
+  there after a crash. The next durable commit overwrites it, so we try one at once. When that succeeds the answer is
+  Refused, else Unknown, and until one does nothing else is written and nothing is read (`in_doubt`).
 """
 
 import asyncio
 import queue
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import apsw
@@ -24,7 +26,7 @@ from msgspec import Struct
 from windlass.adapters.store import sqlite_statements as sql
 from windlass.adapters.store.commits import Committed
 from windlass.adapters.store.sqlite_statements import Transaction
-from windlass.core.errors import WindlassError
+from windlass.core.errors import Unavailable, WindlassError
 from windlass.ports.store import Refused, Unknown
 
 log = structlog.get_logger(__name__)
@@ -41,8 +43,6 @@ WAITING_WEIGHT_MAX = 500_000
 CHECKPOINT_PAGES = 2_000
 RESTART_PAGES = 40_000
 """Readers can keep the WAL from starting over; past this size a checkpoint waits for them."""
-
-_CERTAIN = (apsw.FullError, apsw.BusyError, apsw.ReadOnlyError)
 
 
 class _Task(Struct):
@@ -145,13 +145,15 @@ class Writer:
         return batch
 
     def _write(self, batch: Sequence[_Task]) -> tuple[list[_Outcome], list[Committed]]:
+        if self.in_doubt and not self._settle():
+            return _all_fail(batch, Refused("the disk does not take writes", code="store-in-doubt")), []
         try:
             return self._write_together(batch)
         except _RolledBack as exc:
             if len(batch) == 1:
-                return [_Outcome(batch[0], error=_refused(exc.__cause__))], []
+                return _all_fail(batch, _refused(exc.__cause__)), []
         except Exception as exc:
-            log.exception("store_commit_failed", jobs=len(batch))
+            log.error("store_commit_failed", jobs=len(batch), error=repr(exc))  # no traceback: it would carry values
             return self._resolve_doubt(batch, exc), []
         parts = [self._write([task]) for task in batch]
         return [outcome for part, _ in parts for outcome in part], [commit for _, part in parts for commit in part]
@@ -166,11 +168,12 @@ class Writer:
             raise _RolledBack from exc
         try:
             self._connection.execute("COMMIT")
-        except _CERTAIN as exc:
+        except apsw.Error as exc:
+            if not _is_certain(exc):
+                raise
             self._roll_back()
             raise _RolledBack from exc
         self._revision = tx.revision
-        self.in_doubt = False
         return outcomes, tx.committed
 
     def _run_job(self, task: _Task, tx: Transaction) -> _Outcome:
@@ -185,28 +188,38 @@ class Writer:
             tx.connection.execute("ROLLBACK TO job")
             tx.revision = revision
             del tx.committed[committed:]
-            outcome = _Outcome(task, error=exc if isinstance(exc, WindlassError) else _refused(exc))
+            if not isinstance(exc, WindlassError):
+                log.error("store_job_failed", error=repr(exc))
+                exc = _refused(exc)
+            outcome = _Outcome(task, error=exc)
         tx.connection.execute("RELEASE job")
         return outcome
 
     def _resolve_doubt(self, batch: Sequence[_Task], exc: Exception) -> list[_Outcome]:
         self.in_doubt = True
+        if self._settle():
+            return _all_fail(batch, _refused(exc))
+        return _all_fail(batch, Unknown(f"the disk failed while committing: {exc}"))
+
+    def _settle(self) -> bool:
+        """Make one commit durable that means nothing: with it, whatever a failed COMMIT left in the WAL is overwritten."""
         self._roll_back()
         try:
             self._connection.execute("BEGIN IMMEDIATE")
-            sql.settle(Transaction(self._connection, self._revision))
+            sql.settle(self._connection)
             self._connection.execute("COMMIT")
-        except apsw.Error:
+        except apsw.Error as exc:
+            log.warning("store_in_doubt", error=str(exc))
             self._roll_back()
-            error = Unknown(f"the disk failed while committing: {exc}")
-            return [_Outcome(task, error=error) for task in batch]
+            return False
         self.in_doubt = False
-        return [_Outcome(task, error=_refused(exc)) for task in batch]
+        return True
 
     def _roll_back(self) -> None:
         # A failed COMMIT, or a full disk, has often rolled back already.
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
+        with suppress(apsw.Error):
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
 
     def _note_wal_pages(self, _connection: apsw.Connection, _database: str, pages: int) -> int:
         self._wal_pages = pages
@@ -223,15 +236,25 @@ class Writer:
             log.warning("store_checkpoint_failed", error=str(exc), wal_pages=self._wal_pages)
 
 
+def _is_certain(exc: apsw.Error) -> bool:
+    """Whether a failed COMMIT surely left no complete transaction behind: its last page was never written."""
+    if isinstance(exc, apsw.IOError):
+        return getattr(exc, "extendedresult", None) == apsw.SQLITE_IOERR_WRITE
+    return isinstance(exc, apsw.FullError | apsw.BusyError | apsw.ReadOnlyError)
+
+
+def _all_fail(batch: Sequence[_Task], error: Unavailable) -> list[_Outcome]:
+    """An error object each: they are raised in different tasks, and tracebacks grow on them."""
+    return [_Outcome(task, error=type(error)(error.message, code=error.code, hint=error.hint)) for task in batch]
+
+
 def _refused(exc: BaseException | None) -> Refused:
     match exc:
         case apsw.FullError():
-            refused = Refused("the store's disk is full", code="store-disk-full", hint="free some space; writes resume")
+            return Refused("the store's disk is full", code="store-disk-full", hint="free some space; writes resume")
         case apsw.ReadOnlyError():
-            refused = Refused("the store's disk is read-only", code="store-read-only")
+            return Refused("the store's disk is read-only", code="store-read-only")
         case apsw.BusyError():
-            refused = Refused("another process holds the store's file", code="store-busy")
+            return Refused("another process holds the store's file", code="store-busy")
         case _:
-            refused = Refused(f"the store could not write: {exc}")
-    refused.__cause__ = exc
-    return refused
+            return Refused(f"the store could not write: {exc}")
