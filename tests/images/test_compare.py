@@ -101,6 +101,13 @@ def test_an_untagged_image_is_wanted_by_its_digest_and_found_under_any_name() ->
     assert states(one, tagged_elsewhere)["app@"] == {"n1": "present", "n2": "present"}
 
 
+def test_what_a_moved_tag_left_behind_is_not_spread_to_the_others() -> None:
+    leftover = Image(id=digest("a"), digests=(parse_reference(f"{HOST}/app@{digest('d')}"),))
+    one = Inventory(node="n1", images=(leftover, an_image("b", "app:1", pulled_as="e")))
+    two = Inventory(node="n2", images=(an_image("b", "app:1", pulled_as="e"),))
+    assert states(one, two) == {"app:1": {"n1": "present", "n2": "present"}}
+
+
 def test_an_image_without_any_name_is_nobodys_business() -> None:
     assert states(Inventory(node="n1", images=(Image(id=digest("a")),)), Inventory(node="n2")) == {}
 

@@ -53,7 +53,14 @@ class Inventory(Struct, frozen=True, kw_only=True):
     """Names the node printed that are no references; never used, only reported."""
 
     def by_name(self) -> dict[Reference, Image]:
-        return {name: image for image in self.images for name in image.names}
+        """Every name the other nodes should know too.
+
+        An untagged image of a repository that has tags here is what a moved tag left behind, not something anybody
+        asked for; an untagged image of a repository without tags was pulled by its digest, on purpose.
+        """
+        tagged = {tag.repository for image in self.images for tag in image.tags}
+        named = ((name, image) for image in self.images for name in image.names)
+        return {name: image for name, image in named if name.tag or name.repository not in tagged}
 
 
 def same_content(one: Image, other: Image, repository: str) -> bool:

@@ -28,7 +28,7 @@ class BadReference(ValueError):
     """The text is not an image reference. The text itself is left out: it may be hostile."""
 
 
-class Reference(Struct, frozen=True, order=True):
+class Reference(Struct, frozen=True):
     """A normalised image name: `nginx` and `docker.io/library/nginx:latest` are the same value."""
 
     domain: str
