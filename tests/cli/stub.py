@@ -153,10 +153,10 @@ def _handler(stub: Stub) -> type[BaseHTTPRequestHandler]:
         def _answer(self, status: int, document: Any, headers: dict[str, str] | None = None) -> None:
             content = document if isinstance(document, bytes) else json.dumps(document).encode()
             self.send_response(status)
-            self.send_header("Content-Length", str(len(content)))
-            self.send_header("Windlass-Revision", str(stub.revision))
-            for name, value in (headers or {}).items():
+            shown = {"Content-Length": str(len(content)), "Windlass-Revision": str(stub.revision)} | (headers or {})
+            for name, value in shown.items():
                 self.send_header(name, value)
+            self.close_connection = shown["Content-Length"] != str(len(content))
             self.end_headers()
             self.wfile.write(content)
 
@@ -265,7 +265,7 @@ def _logs(handler: Any, stub: Stub, asked: Asked, job: dict[str, Any]) -> None:
     lines = stub.lines.get(job["metadata"]["name"], [])
     wanted = asked.query.get("stream", [None])[0]
     last = asked.headers.get("Last-Event-ID")
-    first = 0 if last is None else max(0, int(last) + 1 - stub.repeats_after_resume)
+    first = 0 if last is None else max(0, int(last) - stub.repeats_after_resume)
     if "tail" in asked.query:
         first = max(first, len(lines) - int(asked.query["tail"][0]))
     cut = stub.cut_logs_after.pop(0) if stub.cut_logs_after else None
@@ -275,7 +275,7 @@ def _logs(handler: Any, stub: Stub, asked: Asked, job: dict[str, Any]) -> None:
         if wanted and stream != wanted:
             continue
         data = {"at": f"2026-11-15T12:00:0{index % 10}.000000000Z", "stream": stream, "text": text}
-        handler.event("line", str(index), data, cut=cut == sent)
+        handler.event("line", str(index + 1), data, cut=cut == sent)
         if cut == sent:
             return
     ended(job, stub.exit_codes.get(job["metadata"]["name"], 0))

@@ -82,5 +82,6 @@ class App(LazyGroup):
         **extra: Any,
     ) -> Any:
         extra.setdefault("color", colour_wanted())
+        prog_name = prog_name or self.name  # not how we happened to be started: `python -m` would call us `-m`
         run = partial(super().main, args, prog_name, complete_var, standalone_mode=False, **extra)
         return guarded(run) if standalone_mode else run()

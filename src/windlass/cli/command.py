@@ -10,7 +10,7 @@ from windlass.client.client import Client
 from windlass.client.connection import find
 
 F = TypeVar("F", bound=Callable[..., Any])
-_META = "windlass."
+_META = "windlass.connection_"
 AFTER_DASHES = "windlass.after-dashes"
 
 
@@ -41,8 +41,9 @@ def words_after_dashes(ctx: click.Context) -> tuple[str, ...] | None:
 
 def connection_options(*, is_hidden: bool = False) -> list[click.Parameter]:
     def option(name: str, help_text: str, metavar: str) -> click.Option:
+        names = [f"--{name}", f"connection_{name.replace('-', '_')}"]  # no verb has an argument of that name
         return click.Option(
-            [f"--{name}"], help=help_text, metavar=metavar, hidden=is_hidden, expose_value=False, callback=_remember
+            names, help=help_text, metavar=metavar, hidden=is_hidden, expose_value=False, callback=_remember
         )
 
     return [
@@ -67,4 +68,4 @@ def client_of(ctx: click.Context) -> Client:
 
 def _remember(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
     if value is not None:
-        ctx.meta[_META + str(param.name)] = value
+        ctx.meta[f"windlass.{param.name}"] = value

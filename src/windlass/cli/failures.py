@@ -51,7 +51,7 @@ def show(error: Exception) -> None:
     hint = error.hint or _usual_hint(error)
     if hint:
         echo("hint:", hint, colour="cyan")
-    if exits.of_error(error) == exits.GENERAL and (request := problems.request_id(error)) and not error.faults:
+    if type(error) is WindlassError and (request := problems.request_id(error)):
         echo("request:", f"{request} (the server's log has more under this id)")
 
 

@@ -7,8 +7,8 @@ from windlass.cli.announce import Announcer
 from windlass.cli.interrupts import Detached, Interrupts
 from windlass.cli.output import LogWriter, is_coloured, is_terminal, note
 from windlass.cli.render.table import pill
-from windlass.cli.render.values import STATE_COLOUR, detail, is_over, name_of, ran, state_of
-from windlass.client.client import Client
+from windlass.cli.render.values import STATE_COLOUR, detail, name_of, ran, state_of
+from windlass.client.client import BEGINNING, Client
 from windlass.client.documents import Manifest
 
 
@@ -40,15 +40,9 @@ def summary(job: Manifest, now: float) -> str:
 
 
 def _print_until_over(client: Client, uid: str, announcer: Announcer) -> Manifest:
-    """Attempt by attempt: an attempt's stream ends with it, and the next one's begins when it is made."""
-    writer, attempt = LogWriter(), 1
-    while True:
-        for line in client.logs(uid, follow=True, attempt=attempt):
-            announcer.hush()
-            writer.write(line)
-        job = client.job(uid)
-        if is_over(job) and job["status"].get("attempt", 0) <= attempt:
-            return job
-        attempt += 1
-        if is_terminal(err=True):
-            note(f"attempt {attempt - 1} failed; attempt {attempt} follows")
+    """The server's stream goes on over retries and ends with the job."""
+    writer = LogWriter()
+    for line in client.logs(uid, follow=True, after=BEGINNING):
+        announcer.hush()
+        writer.write(line)
+    return client.job(uid)

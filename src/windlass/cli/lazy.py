@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 from msgspec import Struct
 
 
@@ -57,6 +58,15 @@ class LazyGroup(click.Group):
         for title, rows in sections.items():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(width), text) for name, text in rows])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """click's own would import every verb to ask whether it is hidden; a shell wants its answer at once."""
+        found = [
+            CompletionItem(name, help=verb.help)
+            for name, verb in self._verbs.items()
+            if name.startswith(incomplete) and not verb.is_hidden
+        ]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
 
     def _own_help(self, ctx: click.Context, name: str) -> str:
         command = self.get_command(ctx, name)

@@ -42,7 +42,9 @@ def submit(client: Client, document: Document, project: Path | None, *, is_quiet
 
     packed = Project(project)  # before the job exists: a wrong directory must leave nothing behind
     if packed.skipped and not is_quiet:
-        note(f"not uploaded, being links or special files: {', '.join(packed.skipped[:5])}{_more(packed.skipped)}")
+        note(
+            f"not uploaded, being special files or links that lead outside: {', '.join(packed.skipped[:5])}{_more(packed.skipped)}"
+        )
     job = client.create({**document, "spec": {**document["spec"], "suspend": True}})
     uid = job["metadata"]["uid"]
     try:

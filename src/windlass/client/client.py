@@ -31,6 +31,8 @@ if TYPE_CHECKING:  # both cost imports that listing jobs does not need
 
 JOBS = "/api/v1/jobs"
 VOLUMES = "/api/v1/volumes"
+BEGINNING = "0"
+"""The resume point before the first line of the first attempt."""
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
 """A document read from YAML holds decimals; they go out as the numbers they were written as."""
 Applied = Literal["created", "unchanged"]
@@ -97,21 +99,26 @@ class Client:
         attempt: int | None = None,
         stream: str | None = None,
         tail: int | None = None,
+        after: str = "",
     ) -> Followed[LogLine]:
+        """Of the newest attempt and, when followed, of those to come; `after=BEGINNING` starts with the first."""
         query: Query = {"follow": follow, "attempt": attempt, "stream": stream, "tail": tail}
-        return Followed(EventStream(self._transport.another(), f"{_job(ref)}/logs", query, is_followed=follow))
+        path = f"{_job(ref)}/logs"
+        return Followed(EventStream(self._transport.another(), path, query, last_id=after, is_over_at_eof=not follow))
 
     def happenings(self, ref: str) -> list[Happening]:
         return cast(list[Happening], self._get(f"{_job(ref)}/events")["items"])
 
-    def follow_happenings(self, ref: str, *, after: str = "") -> Followed[Happening]:
+    def follow_happenings(self, ref: str) -> Followed[Happening]:
+        """From the first on, until the job is over."""
         path, query = f"{_job(ref)}/events", {"follow": True}
-        return Followed(EventStream(self._transport.another(), path, query, last_id=after))
+        return Followed(EventStream(self._transport.another(), path, query, is_over_at_eof=True))
 
-    def follow_jobs(self, *, after: int | None = None) -> Followed[Manifest]:
-        """Every change of every job of the tenant, from revision `after` on."""
+    def changes(self, *, after: int | None = None) -> Iterator[Manifest | None]:
+        """Every change of every job of the tenant. None means that some were missed: list again."""
         query: Query = {"follow": True, "after": after}
-        return Followed(EventStream(self._transport.another(), "/api/v1/events", query))
+        for event in EventStream(self._transport.another(), "/api/v1/events", query):
+            yield None if event.name == "reset" else cast(Manifest, msgspec.json.decode(event.data))
 
     # files
 

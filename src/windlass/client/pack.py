@@ -30,24 +30,26 @@ class Entry(Struct, frozen=True, kw_only=True):
     mode: int
     mtime: int
     is_directory: bool
+    link: str = ""
+    """Where a symbolic link points: always inside the project."""
 
 
 class Project:
-    """The regular files and directories below one directory, in a fixed order."""
+    """The files, directories and inner links below one directory, in a fixed order."""
 
     content_type = "application/x-tar"
 
     def __init__(self, directory: Path, *, on_sent: Progress | None = None) -> None:
         self.directory = directory
         self.skipped: list[str] = []
-        """Links and special files: they stay at home, and the caller says so."""
+        """Links that lead outside and special files: they stay at home, and the caller says so."""
         self.entries = tuple(self._scan())
         self.length = sum(len(_header(e)) + _padded(e.size) for e in self.entries) + 2 * BLOCK
         self.on_sent = on_sent
 
     @property
     def files(self) -> int:
-        return sum(not e.is_directory for e in self.entries)
+        return sum(not e.is_directory and not e.link for e in self.entries)
 
     def digest(self, on_read: Progress | None = None) -> str:
         return _digest(self._tar(), on_read)
@@ -58,7 +60,7 @@ class Project:
     def _tar(self) -> Iterator[bytes]:
         for entry in self.entries:
             yield _header(entry)
-            if not entry.is_directory:
+            if entry.size:
                 yield from _content(entry)
                 yield bytes(_padded(entry.size) - entry.size)
         yield bytes(2 * BLOCK)
@@ -75,10 +77,11 @@ class Project:
             is_directory = stat.S_ISDIR(about.st_mode)
             if ignore.covers(name, is_directory=is_directory):
                 continue
-            if not is_directory and not stat.S_ISREG(about.st_mode):
+            link = _inner_link(found.path, name) if stat.S_ISLNK(about.st_mode) else ""
+            if not link and not is_directory and not stat.S_ISREG(about.st_mode):
                 self.skipped.append(name)
                 continue
-            yield _entry(found.path, name, about)
+            yield _entry(found.path, name, about, link=link)
             if is_directory:
                 yield from self._below(found.path, name + "/", ignore)
 
@@ -109,7 +112,7 @@ def content_digest(sha256_hex: str) -> str:
     return f"sha-256=:{base64.b64encode(bytes.fromhex(sha256_hex)).decode()}:"
 
 
-def _entry(path: str, name: str, about: os.stat_result) -> Entry:
+def _entry(path: str, name: str, about: os.stat_result, *, link: str = "") -> Entry:
     try:
         name.encode()
     except UnicodeEncodeError as exc:
@@ -121,16 +124,25 @@ def _entry(path: str, name: str, about: os.stat_result) -> Entry:
     return Entry(
         source=path,
         name=name,
-        size=0 if is_directory else about.st_size,
+        size=0 if is_directory or link else about.st_size,
         mode=0o755 if runs else 0o644,
         mtime=int(about.st_mtime),
         is_directory=is_directory,
+        link=link,
     )
+
+
+def _inner_link(path: str, name: str) -> str:
+    """The target of a relative link that stays inside the project; empty for any other."""
+    target = os.readlink(path)
+    reached = os.path.normpath(os.path.join(os.path.dirname(name), target))
+    return "" if os.path.isabs(target) or reached == ".." or reached.startswith("../") else target
 
 
 def _header(entry: Entry) -> bytes:
     info = tarfile.TarInfo(entry.name)
-    info.type = tarfile.DIRTYPE if entry.is_directory else tarfile.REGTYPE
+    info.type = tarfile.DIRTYPE if entry.is_directory else tarfile.SYMTYPE if entry.link else tarfile.REGTYPE
+    info.linkname = entry.link
     info.size, info.mode, info.mtime = entry.size, entry.mode, entry.mtime
     return info.tobuf(tarfile.PAX_FORMAT)
 

@@ -16,15 +16,18 @@ T = TypeVar("T")
 
 
 class EventStream:
-    """Iterate once. `last_id` is the resume point; `close` (from any thread) ends the iteration."""
+    """Iterate once. `last_id` is the resume point; `close` (from any thread) ends the iteration.
+
+    It ends with an event `end`, or with the answer itself where that `is_over_at_eof`; any other end is a break.
+    """
 
     def __init__(
-        self, transport: Transport, path: str, query: Query, *, last_id: str = "", is_followed: bool = True
+        self, transport: Transport, path: str, query: Query, *, last_id: str = "", is_over_at_eof: bool = False
     ) -> None:
         self._transport = transport
         self._path = path
         self._query = dict(query)
-        self._is_followed = is_followed
+        self._is_over_at_eof = is_over_at_eof
         self._open: Stream | None = None
         self._is_closed = False
         self.last_id = last_id
@@ -41,7 +44,7 @@ class EventStream:
                     yield event
                     if event.name == END:
                         return
-                if not self._is_followed:
+                if self._is_over_at_eof:
                     return
             except (OSError, http.client.HTTPException, ValueError) as exc:
                 # ValueError: the socket was closed under the reader by `close`.

@@ -35,8 +35,11 @@ class Unpacked(Struct, frozen=True, kw_only=True):
     """Links and special files, which are not brought home."""
 
 
-def unpack(source: Readable, destination: Path, *, on_read: Progress | None = None) -> Unpacked:
-    """Invalid when the archive is damaged or tries to leave `destination`; what was complete by then stays."""
+def unpack(source: Readable, destination: Path, *, top: str | None = None, on_read: Progress | None = None) -> Unpacked:
+    """Invalid when the archive is damaged or tries to leave `destination`; what was complete by then stays.
+
+    `top` renames the archive's first step: one file, or one directory, under a name of the caller's choice.
+    """
     destination.mkdir(parents=True, exist_ok=True)
     told = _Told(source, on_read)
     files, skipped, size = list[str](), list[str](), 0
@@ -45,6 +48,8 @@ def unpack(source: Readable, destination: Path, *, on_read: Progress | None = No
         with tarfile.open(fileobj=cast(IO[bytes], told), mode="r|", errorlevel=2) as archive:
             for member in archive:
                 parts = _parts(member.name)
+                if top is not None and parts:
+                    parts = (top, *parts[1:])
                 if member.isdir():
                     with _directory(root, parts):
                         pass

@@ -105,7 +105,7 @@ def _manifest(
         "image": image,
         "command": list(command) or None,
         "env": env or None,
-        "workdir": given["workdir"] or (ARTIFACTS if project_dir and image else None),
+        "workdir": given["workdir"] or (ARTIFACTS if project_dir else None),
         "timeoutSeconds": given["timeout"],
         "retries": given["retries"],
         "priority": given["priority"],

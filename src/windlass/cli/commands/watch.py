@@ -47,7 +47,10 @@ def watch_one(client: Client, job: Manifest) -> None:
 def print_changes(client: Client, names: Iterable[str], form: str, *, kind: str | None = None) -> None:
     """A line, or a JSON document, per change. It ends by Ctrl-C only."""
     wanted, columns = set(names), list[int]()
-    for job in client.follow_jobs():
+    for job in client.changes():
+        if job is None:
+            note("some changes were missed")
+            continue
         if (wanted and job["metadata"].get("name") not in wanted) or (kind and job["kind"] != kind):
             continue
         if form in {"json", "yaml"}:
@@ -65,8 +68,13 @@ def _watch_screen(client: Client) -> None:
     from rich.text import Text
 
     console = Console()
-    page = client.page(limit=ROWS_MAX)
-    jobs = {job["metadata"]["uid"]: job for job in reversed(page["items"])}
+    jobs: dict[str, Manifest] = {}
+
+    def read_anew() -> int:
+        page = client.page(limit=ROWS_MAX)
+        jobs.clear()
+        jobs.update({job["metadata"]["uid"]: job for job in reversed(page["items"])})
+        return page["revision"]
 
     def draw() -> Any:
         newest = [*jobs.values()][::-1][: max(1, console.height - 2)]
@@ -77,8 +85,11 @@ def _watch_screen(client: Client) -> None:
         )
 
     with Live(get_renderable=draw, console=console, screen=True, refresh_per_second=REFRESHES_PER_SECOND):
-        for job in client.follow_jobs(after=page["revision"]):
-            jobs[job["metadata"]["uid"]] = job
+        for job in client.changes(after=read_anew()):
+            if job is None:
+                read_anew()
+            else:
+                jobs[job["metadata"]["uid"]] = job
 
 
 def _happening_line(event: Happening) -> str:

@@ -3,11 +3,13 @@
 from collections.abc import Iterable, Sequence
 
 from windlass.cli.render.table import Cell, Row
-from windlass.cli.render.values import STATE_COLOUR, age, detail, name_of, ran, state_of, what
+from windlass.cli.render.values import STATE_COLOUR, age, detail, name_of, ran, seconds_of, span, state_of, what
 from windlass.client.documents import Document, Manifest, Node, Volume
 
 JOBS = ("NAME", "STATE", "AGE", "RAN", "IMAGE", "DETAIL")
 JOBS_WIDE = ("NAME", "STATE", "AGE", "RAN", "ATTEMPT", "NODE", "CPU", "MEMORY", "GPU", "UID", "IMAGE", "DETAIL")
+EPHEMERAL = ("NAME", "PHASE", "MODEL", "GPU", "AGE", "RAN", "DETAIL")
+EPHEMERAL_WIDE = ("NAME", "PHASE", "MODEL", "GPU", "AGE", "RAN", "NODE", "POD", "ARTIFACTS", "IMAGE", "DETAIL")
 NODES = ("NAME", "STATE", "POOL", "RUNTIME", "RUNS", "CPU FREE", "MEMORY FREE", "GPU FREE")
 VOLUMES = ("NAME", "STATE", "JOB", "NODE", "EXPIRES IN")
 
@@ -26,6 +28,10 @@ def job_row(job: Manifest, now: float, *, is_wide: bool = False) -> Row:
 
 def job_rows(jobs: Iterable[Manifest], now: float, *, is_wide: bool = False) -> list[Row]:
     return [job_row(job, now, is_wide=is_wide) for job in jobs]
+
+
+def ephemeral_rows(jobs: Iterable[Manifest], now: float, *, is_wide: bool = False) -> list[Row]:
+    return [_ephemeral_row(job, now, is_wide=is_wide) for job in jobs]
 
 
 def node_rows(nodes: Iterable[Node]) -> list[Row]:
@@ -55,6 +61,27 @@ def volume_rows(volumes: Iterable[Volume], now: float) -> list[Row]:
     ]
 
 
+def _ephemeral_row(job: Manifest, now: float, *, is_wide: bool) -> Row:
+    status, spec = job["status"], job["spec"]
+    phase = status.get("phase", "Pending")
+    row: list[Cell | str] = [
+        name_of(job),
+        state_cell(phase),
+        spec.get("model") or "-",
+        str((spec.get("resources") or {}).get("gpu", 0)),
+        age(job["metadata"].get("creationTimestamp"), now),
+        ran(job, now),
+    ]
+    if is_wide:
+        row += [
+            status.get("node") or "-",
+            status.get("podName") or "-",
+            status.get("artifactPath") or "-",
+            spec.get("image") or "-",
+        ]
+    return (*row, Cell(detail(job), STATE_COLOUR.get(phase)))
+
+
 def _wide_part(job: Manifest) -> Sequence[str]:
     needs: Document = job["spec"].get("resources") or {}
     return (
@@ -72,8 +99,6 @@ def _of(node: Node, key: str) -> str:
 
 
 def _until(timestamp: str | None, now: float) -> str:
-    from windlass.cli.render.values import seconds_of, span
-
     seconds = seconds_of(timestamp)
     if seconds is None:
         return "-"

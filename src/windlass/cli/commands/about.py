@@ -1,0 +1,52 @@
+"""`windlass version`, `whoami`, `open`: about the two ends of the line."""
+
+import click
+
+from windlass import __version__
+from windlass.cli.command import Command, client_of
+from windlass.cli.output import note, output_option, say, show_json, show_yaml
+from windlass.core.errors import Unavailable
+
+
+@click.command(cls=Command)
+@output_option("table", "json", "yaml")
+@click.pass_context
+def version(ctx: click.Context, form: str) -> None:
+    """Versions of this client and of the server it talks to."""
+    client = client_of(ctx)
+    about: dict[str, object] = {"client": __version__, "server": None}
+    try:
+        about["server"] = client.version()
+    except Unavailable as exc:
+        if form == "table":
+            note(exc.message)
+    if form != "table":
+        (show_json if form == "json" else show_yaml)(about)
+        return
+    say(f"client  {__version__}")
+    if isinstance(about["server"], dict):
+        more = ", ".join(f"{k} {v}" for k, v in about["server"].items() if k != "version")
+        say(
+            f"server  {about['server'].get('version', '?')}  at {client.connection.url}{'  (' + more + ')' if more else ''}"
+        )
+
+
+@click.command(cls=Command)
+@output_option("table", "json", "yaml")
+@click.pass_context
+def whoami(ctx: click.Context, form: str) -> None:
+    """Who the server takes you for: subject, tenant, roles."""
+    me = client_of(ctx).whoami()
+    if form != "table":
+        (show_json if form == "json" else show_yaml)(me)
+        return
+    width = max(map(len, me))
+    for key, value in me.items():
+        say(f"{key.ljust(width)}  {', '.join(map(str, value)) if isinstance(value, list) else value}")
+
+
+@click.command("open", cls=Command)
+@click.pass_context
+def open_console(ctx: click.Context) -> None:
+    """Print the address of the console."""
+    say(f"{client_of(ctx).connection.url}/")

@@ -1,0 +1,135 @@
+"""`windlass cp`, `download`, `copy-file`: bytes into and out of a job's volume."""
+
+import sys
+from pathlib import Path, PurePosixPath
+
+import click
+from msgspec import Struct
+
+from windlass.cli.command import Command, client_of
+from windlass.cli.names import job_argument
+from windlass.cli.output import is_terminal, note, say
+from windlass.cli.progress import transfer
+from windlass.cli.render.values import bytes_of
+from windlass.client.client import Client
+from windlass.client.unpack import Unpacked
+
+ARTIFACTS = "/artifacts"
+INPUT = f"{ARTIFACTS}/input.jpg"
+CHUNK = 1 << 18
+
+
+class Remote(Struct, frozen=True):
+    """`job:/path`; the path is below /artifacts, given with or without it."""
+
+    job: str
+    path: str
+
+
+@click.command(cls=Command)
+@click.argument("source", metavar="SRC")
+@click.argument("target", metavar="DST")
+@click.pass_context
+def cp(ctx: click.Context, source: str, target: str) -> None:
+    """Copy files to or from a job; one side is JOB:/PATH, and DST may be - for stdout.
+
+    \b
+      windlass cp train:/artifacts/model.bin .
+      windlass cp ./data train:/data         (only before the job starts: create it with suspend: true)
+    """
+    client, here, there = client_of(ctx), remote(source), remote(target)
+    if (here is None) == (there is None):
+        raise click.UsageError("one of SRC and DST is JOB:/PATH, the other a file or directory here", ctx)
+    if there is not None:
+        _upload(client, Path(source), there)
+    elif here is not None:
+        _fetch(client, here, target)
+
+
+@click.command(cls=Command)
+@job_argument()
+@click.argument("path", required=False, default="")
+@click.option("-d", "--dir", "directory", type=click.Path(path_type=Path), metavar="DIR", help="Where to put it.")
+@click.pass_context
+def download(ctx: click.Context, job: str, path: str, directory: Path | None) -> None:
+    """Fetch the artifacts of JOB: all of them into ./artifacts-JOB, or one PATH into the current directory."""
+    target = directory or (Path() if path else Path(f"artifacts-{job}"))
+    done = fetch(client_of(ctx), Remote(job, path), target)
+    say(f"{_files(done)} → {_shown(target, done)}")
+
+
+@click.command("copy-file", cls=Command)
+@click.argument("job", metavar="JOB")
+@click.argument("url")
+@click.option("--target-path", default=INPUT, show_default=True, help="A relative one lies under /artifacts/.")
+@click.pass_context
+def copy_file(ctx: click.Context, job: str, url: str, target_path: str) -> None:
+    """Let the server fetch URL into the volume of JOB, also before that job exists."""
+    copied = client_of(ctx).copy_file(job, url, target_path)
+    say(f"{copied['path']} in {copied['volume']}: {bytes_of(copied['size'])}, {copied['digest']}")
+
+
+def remote(text: str) -> Remote | None:
+    """A colon before the first slash makes it a job's; `./a:b` names a file here."""
+    job, colon, path = text.partition(":")
+    return Remote(job, path) if colon and job and "/" not in job else None
+
+
+def fetch(client: Client, source: Remote, directory: Path, *, top: str | None = None) -> Unpacked:
+    from windlass.client.unpack import unpack
+
+    with client.download(source.job, source.path) as stream:
+        with transfer("fetching", stream.length, is_drawn=is_terminal(err=True)) as told:
+            done = unpack(stream, directory, top=top, on_read=told)
+    if done.skipped:
+        note(f"left out, being links or special files: {', '.join(done.skipped[:5])}")
+    return done
+
+
+def _upload(client: Client, source: Path, target: Remote) -> None:
+    from windlass.client.pack import Project, SingleFile
+
+    body: Project | SingleFile
+    if source.is_dir():
+        body, path = Project(source), target.path
+    else:
+        body = SingleFile(source)
+        path = (
+            target.path
+            if PurePosixPath(target.path).name and not target.path.endswith("/")
+            else target.path + source.name
+        )
+    with transfer("checking", body.length, is_drawn=is_terminal(err=True)) as told:
+        digest = body.digest(told)
+    with transfer("uploading", body.length, is_drawn=is_terminal(err=True)) as told:
+        body.on_sent = told
+        stored = client.upload(target.job, body, path=path, digest=digest)
+    say(f"{bytes_of(stored['size'])} → {target.job}:{path or '/artifacts'}")
+
+
+def _fetch(client: Client, source: Remote, target: str) -> None:
+    """As `cp -r` would: into a directory that exists, else under the new name."""
+    if target == "-":
+        _to_stdout(client, source)
+        return
+    place = Path(target)
+    has_name = bool(PurePosixPath(source.path.rstrip("/")).name) and source.path.rstrip("/") != ARTIFACTS
+    is_renamed = has_name and not place.is_dir()
+    done = fetch(client, source, place.parent if is_renamed else place, top=place.name if is_renamed else None)
+    say(f"{_files(done)} → {_shown(place.parent if is_renamed else place, done)}")
+
+
+def _to_stdout(client: Client, source: Remote) -> None:
+    with client.download(source.job, source.path, form="file") as stream:
+        while chunk := stream.read(CHUNK):
+            sys.stdout.buffer.write(chunk)
+    sys.stdout.buffer.flush()
+
+
+def _files(done: Unpacked) -> str:
+    return f"{len(done.files)} {'file' if len(done.files) == 1 else 'files'}, {bytes_of(done.size)}"
+
+
+def _shown(directory: Path, done: Unpacked) -> str:
+    """The file itself when there is one, else the directory they are in."""
+    return str(directory / done.files[0]) if len(done.files) == 1 else f"{directory}/"

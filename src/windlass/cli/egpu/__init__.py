@@ -1,0 +1,5 @@
+"""The `egpu` command: ephemeral accelerated jobs, with the verbs and flags people know from it."""
+
+from windlass.cli.egpu.app import build
+
+__all__ = ["build"]

@@ -1,0 +1,142 @@
+"""How the command line says no: what, where, what next; and the exit code that scripts rely on."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+from tests.cli.conftest import Invoke
+from tests.cli.stub import Stub, a_job, problem
+
+from windlass.cli import exits
+from windlass.cli.app import build
+from windlass.cli.lazy import Verb
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "expected"),
+    [
+        (400, "invalid", exits.GENERAL),
+        (401, "unauthenticated", exits.REFUSED),
+        (403, "denied", exits.REFUSED),
+        (404, "not-found", exits.NOT_FOUND),
+        (409, "conflict", exits.CONFLICT),
+        (413, "too-large", exits.REFUSED),
+        (429, "quota-jobs", exits.REFUSED),
+        (500, "internal", exits.GENERAL),
+    ],
+)
+def test_each_refusal_has_its_exit_code(stub: Stub, windlass: Invoke, status: int, code: str, expected: int) -> None:
+    stub.script("GET", problem(status, code, "no"))
+    result = windlass("get", "job", "a")
+    assert result.exit_code == expected
+    assert result.stderr.startswith("error: no\n")
+
+
+def test_faults_are_listed_and_the_hint_comes_last(stub: Stub, windlass: Invoke) -> None:
+    faults = [
+        {"field": "spec.resources.cpu", "message": "expected 500m, 1.5 or 2"},
+        {"field": "spec.retries", "message": "≤ 100"},
+    ]
+    stub.script("POST", problem(400, "invalid", "the manifest has 2 faults", faults=faults, hint="see examples"))
+    result = windlass("run", "-d", "--", "true")
+    assert result.stderr == (
+        "error: the manifest has 2 faults\n"
+        "  - spec.resources.cpu: expected 500m, 1.5 or 2\n"
+        "  - spec.retries: ≤ 100\n"
+        "hint: see examples\n"
+    )
+    assert result.stdout == ""
+
+
+def test_an_internal_error_names_the_request_to_look_for(stub: Stub, windlass: Invoke) -> None:
+    stub.script("GET", problem(500, "internal", "something broke here"))
+    assert "request: r-1" in windlass("get", "job", "a").stderr
+
+
+def test_a_missing_token_says_where_one_comes_from(stub: Stub, windlass: Invoke) -> None:
+    stub.script("GET", problem(401, "unauthenticated", "no token was sent"))
+    assert "hint: set WINDLASS_TOKEN" in windlass("get", "jobs").stderr
+
+
+def test_no_server_is_exit_69(windlass: Invoke, free_port: Callable[[], int]) -> None:
+    result = windlass("get", "jobs", WINDLASS_URL=f"http://127.0.0.1:{free_port()}")
+    assert result.exit_code == exits.NO_SERVER
+    assert "windlass up" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["gett", "jobs"], "did you mean get?"),
+        (["get", "things"], "there are jobs, nodes and volumes"),
+        (["run"], "give an image, or a command after `--`"),
+        (["run", "a", "b", "--", "c"], "only the image stands before `--`"),
+        (["run", "--timeout", "soon", "a"], "is not a duration"),
+        (["run", "-e", "NOT_SET_ANYWHERE", "a"], "expected KEY=VALUE"),
+        (["run", "-l", "novalue", "a"], "expected KEY=VALUE"),
+        (["run", "-it", "-d", "a"], "exclude each other"),
+        (["cp", "a", "b"], "one of SRC and DST is JOB:/PATH"),
+        (["exec", "a"], "which command?"),
+        (["get", "jobs", "-o", "xml"], "'xml' is not one of"),
+    ],
+)
+def test_wrong_usage_is_exit_2_with_the_usage_line(stub: Stub, windlass: Invoke, words: list[str], said: str) -> None:
+    result = windlass(*words)
+    assert result.exit_code == exits.USAGE
+    assert said in result.stderr
+    assert "usage: windlass" in result.stderr
+    assert "--help` says more" in result.stderr
+    assert stub.asked == []
+
+
+def test_a_file_that_is_not_there_is_named(windlass: Invoke, tmp_path: Path) -> None:
+    result = windlass("apply", "-f", str(tmp_path / "absent.yaml"))
+    assert result.exit_code == exits.GENERAL
+    assert result.stderr == f"error: {tmp_path}/absent.yaml: No such file or directory\n"
+
+
+def test_bad_yaml_names_file_and_line(windlass: Invoke, tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text("a: [1\nb: 2\n")
+    result = windlass("apply", "-f", str(tmp_path / "x.yaml"))
+    assert f"error: {tmp_path}/x.yaml: not YAML" in result.stderr
+    assert "line 2" in result.stderr
+
+
+@click.command()
+def breaks() -> None:
+    raise ZeroDivisionError("by hand")
+
+
+def test_a_bug_shows_no_traceback_unless_asked_for() -> None:
+    app = build({"breaks": f"{__name__}:breaks"})
+    app._verbs["breaks"] = Verb(at=f"{__name__}:breaks")  # type: ignore[attr-defined]
+    shown = CliRunner().invoke(app, ["breaks"])
+    assert shown.exit_code == exits.GENERAL
+    assert shown.stderr.startswith("error: ZeroDivisionError: by hand\n")
+    assert "Traceback" not in shown.output
+    debugged = CliRunner().invoke(app, ["breaks"], env={"WINDLASS_DEBUG": "1"})
+    assert isinstance(debugged.exception, ZeroDivisionError)
+
+
+def test_options_of_the_connection_may_stand_before_or_after_the_verb(stub: Stub, windlass: Invoke) -> None:
+    stub.jobs["a"] = a_job("a")
+    for words in (["--url", stub.url, "get", "job", "a"], ["get", "job", "a", "--url", stub.url]):
+        assert windlass(*words, WINDLASS_URL="http://127.0.0.1:1").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "expected"),
+    [
+        ("SUCCEEDED", 0, 0),
+        ("FAILED", 3, 3),
+        ("FAILED", 137, 137),
+        ("FAILED", None, exits.NO_EXIT_CODE),
+        ("FAILED", 0, exits.NO_EXIT_CODE),
+        ("TIMED_OUT", 143, exits.TIMED_OUT),
+        ("CANCELLED", 143, exits.INTERRUPTED),
+    ],
+)
+def test_the_exit_code_of_a_job_is_passed_on(state: str, code: int | None, expected: int) -> None:
+    assert exits.of_job(state, code) == expected
