@@ -10,7 +10,7 @@ import os
 import socket
 from collections.abc import Callable
 
-from windlass.adapters.runtime.process import records, shim
+from windlass.adapters.runtime.process import journal, records, shim
 from windlass.adapters.runtime.process.cgroups import Cgroups
 from windlass.adapters.runtime.process.keeper import CREATED, EXITED, RUNNING, Keeper, Run
 from windlass.adapters.runtime.process.loop import Loop
@@ -220,7 +220,7 @@ class Doors:
             run = self._find(request)
             if run is None or run.phase != RUNNING:
                 raise Refused("conflict", f"run {records.text(request, 'run')} is not running")
-            its = records.read(f"{records.run_path(self._root, run.run)}/run.json") or {}
+            its = (journal.read(records.run_path(self._root, run.run)) or {}).get("order", {})
             order |= {"directory": its.get("directory"), "environment": its.get("environment")}
         group = self._cgroups.group(run.run) if self._cgroups and run else None
         _answer(peer, request, {})

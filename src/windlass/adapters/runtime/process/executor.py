@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 
-from windlass.adapters.runtime.process import kernel, shim
+from windlass.adapters.runtime.process import journal, kernel, records, shim
 from windlass.adapters.runtime.process.doors import Doors
 from windlass.adapters.runtime.process.loop import Loop
 
@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
 
 def start(root: str) -> int:
     os.umask(0o077)
-    for name in ("runs", "gone", "volumes", "labels"):
+    for name in ("runs", "volumes", "labels"):
         os.makedirs(f"{root}/{name}", 0o700, exist_ok=True)
     os.chmod(root, 0o700)
     lock = os.open(f"{root}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -110,11 +110,8 @@ def _open_log(path: str) -> int:
 
 
 def _all_runs(root: str) -> list[tuple[str, str]]:
-    found = []
-    for name in sorted(os.listdir(f"{root}/runs")):
-        with contextlib.suppress(OSError, ValueError), open(f"{root}/runs/{name}/run.json", encoding="utf-8") as file:
-            found.append((name, json.load(file)["owner"]))
-    return found
+    known = ((name, journal.read(f"{root}/runs/{name}")) for name in sorted(os.listdir(f"{root}/runs")))
+    return [(name, records.text(lines["order"], "owner")) for name, lines in known if lines]
 
 
 if __name__ == "__main__":

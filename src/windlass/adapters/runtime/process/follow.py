@@ -1,4 +1,4 @@
-"""Following a run's output files: woken by inotify on its directory, resumed by byte, ended by its `exit.json`.
+"""Following a run's output files: woken by inotify on its directory, resumed by byte, ended by its journal.
 
 The files are the workload's own; nobody stands between. So a line's time is when we saw it, and the two streams are each in
 order, while their order between each other is by when they were read.
@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 
 import anyio
 
+from windlass.adapters.runtime.process import journal
 from windlass.ports.runtime import LogLine, LogPosition, Stream
 
 _READ = 1 << 18
@@ -149,7 +150,8 @@ def _read_all(tails: list[_Tail], is_over: bool) -> list[tuple[Stream, bytes, bo
 
 def _is_over(directory: str) -> bool:
     """Ended, or removed under our eyes: what is open can still be read to its end."""
-    return os.path.exists(f"{directory}/exit.json") or not os.path.exists(directory)
+    known = journal.read(directory)
+    return known is None or "exit" in known
 
 
 def _now() -> str:

@@ -1,20 +1,19 @@
 """The executor's memory of its runs, and the one place that starts any. Standard library only.
 
-A run is started at most once, also across crashes: its `started` file is made exclusively and is durable before the fork. A
-run with that file, without a shim that holds its lock, and without an `exit.json` went down with the machine or with its
-shim: what is left of it is ended, and it is written down as over. It is never started again.
+A run is started at most once, also across crashes: that it is started is durable in its journal before the fork. A run that
+was started, has no shim holding its journal's lock, and has no end written down, went down with the machine or with its shim:
+what is left of it is ended, and it is written down as over. It is never started again.
 """
 
 import contextlib
-import fcntl
-import json
 import os
 import signal
 import sys
 from collections.abc import Callable
 
-from windlass.adapters.runtime.process import family, records, shim
+from windlass.adapters.runtime.process import family, journal, records
 from windlass.adapters.runtime.process.cgroups import Cgroups
+from windlass.adapters.runtime.process.crew import Crew, Shim, reap
 from windlass.adapters.runtime.process.loop import Loop
 from windlass.adapters.runtime.process.records import Record
 
@@ -39,8 +38,7 @@ class Run:
         self.exit: Record = {}
         self.pid = 0
         self.ticks = 0
-        self.shim = 0
-        self.pidfd = -1
+        self.shim: Shim | None = None
         self.started_wall: object = None
         self.starters: list[Told] = []
         self.enders: list[Told] = []
@@ -59,7 +57,7 @@ class Keeper:
         self._loop = loop
         self._cgroups = cgroups
         self._on_exit = on_exit
-        self._files_soft = files_soft
+        self._crew = Crew(loop, cgroups, on_word=self._on_word, on_death=self._on_death, files_soft=files_soft)
         self._due: list[Run] = []
 
     @property
@@ -69,8 +67,6 @@ class Keeper:
     # --- after a restart
 
     def load(self) -> None:
-        for name in os.listdir(f"{self._root}/gone"):
-            records.remove_tree(f"{self._root}/gone/{name}")
         for name in os.listdir(f"{self._root}/runs"):
             self._load(name)
         if self._cgroups is not None:
@@ -78,47 +74,48 @@ class Keeper:
 
     def _load(self, name: str) -> None:
         path = records.run_path(self._root, name)
-        # `started` repeats who it is, because it is the one of the two that a power cut cannot take.
-        order = records.read(f"{path}/run.json") or records.read(f"{path}/started")
-        if order is None or records.text(order, "run") != name:
+        known = journal.read(path)
+        if known is None:  # half made or half removed
+            _remove_directory(path)
             return
+        order = known["order"]
         run = self.runs[name] = Run(name, records.text(order, "owner"), order.get("token"))
-        if os.path.exists(f"{path}/started"):
+        if "started" in known:
             run.phase = RUNNING
             self._adopt(run)
 
     def _adopt(self, run: Run) -> None:
         """Watch it again, if its shim lives; else it is over."""
         path = records.run_path(self._root, run.run)
-        self._read_running(run)
-        if not _is_locked(f"{path}/started"):
+        shim_pid = self._read_running(run)
+        if not journal.is_locked(path):
             self._conclude(run)
             return
-        if run.shim and run.pidfd < 0:
-            with contextlib.suppress(ProcessLookupError):
-                run.pidfd = os.pidfd_open(run.shim)
-                if _is_locked(f"{path}/started"):  # still: so that pid is the shim's, not somebody's who got it after
-                    self._loop.watch(run.pidfd, lambda: self._on_shim_end(run))
+        with contextlib.suppress(ProcessLookupError):
+            if shim_pid:
+                run.shim = self._crew.adopt(run.run, shim_pid)
+                # Locked still: so that pid is the shim's, and not somebody's who got it after. Else its end is on the way.
+                if journal.is_locked(path):
                     return
-                os.close(run.pidfd)
-                run.pidfd = -1
+                run.shim = None
         self._loop.later(_LOOK_AGAIN_SECONDS, lambda: self._adopt(run))
 
-    def _read_running(self, run: Run) -> None:
-        running = records.read(f"{records.run_path(self._root, run.run)}/running.json") or {}
-        run.shim = run.shim or records.number(running, "shim")
-        run.pid = run.pid or records.number(running, "pid")
-        run.ticks = run.ticks or records.number(running, "pid_ticks")
-        run.started_wall = run.started_wall or running.get("started_wall")
+    def _read_running(self, run: Run) -> int:
+        """The shim's pid, 0 while unknown."""
+        running = (journal.read(records.run_path(self._root, run.run)) or {}).get("running", {})
+        self._note_running(run, running)
+        return records.number(running, "shim")
+
+    def _note_running(self, run: Run, running: Record) -> None:
+        run.pid = records.number(running, "pid")
+        run.ticks = records.number(running, "pid_ticks")
+        run.started_wall = running.get("started_wall")
 
     # --- verbs
 
     def create(self, order: Record) -> None:
-        run, path = records.text(order, "run"), records.run_path(self._root, records.text(order, "run"))
-        making = f"{self._root}/gone/{run}.making"
-        os.makedirs(making, 0o700, exist_ok=True)
-        records.write(f"{making}/run.json", order, is_durable=False)
-        os.rename(making, path)
+        run = records.text(order, "run")
+        journal.begin(records.run_path(self._root, run), order)
         self.runs[run] = Run(run, records.text(order, "owner"), order.get("token"))
 
     def start(self, run: Run, told: Told) -> None:
@@ -148,19 +145,9 @@ class Keeper:
 
     def visit(self, run: Run | None, keep: Callable[[], None]) -> int:
         """Fork a session that belongs to `run` and ends with it. `keep` never returns."""
-        pid = _fork(keep)
+        pid = self._crew.visit(keep, on_end=lambda pid: run.viewers.discard(pid) if run else None)
         if run is not None:
             run.viewers.add(pid)
-        pidfd = os.pidfd_open(pid)
-
-        def ended() -> None:
-            self._loop.forget(pidfd)
-            os.close(pidfd)
-            _reap()
-            if run is not None:
-                run.viewers.discard(pid)
-
-        self._loop.watch(pidfd, ended)
         return pid
 
     # --- starting
@@ -170,65 +157,39 @@ class Keeper:
         due, self._due = self._due[:_STARTS_AT_ONCE], self._due[_STARTS_AT_ONCE:]
         if self._due:
             self._loop.later(0, lambda: None)
-        marked = [run for run in due if self._mark(run)]
-        if marked:
+        books = [(run, book) for run in due if (book := self._write_start(run)) >= 0]
+        if books:
             records.sync_directory(f"{self._root}/runs")
-        for run in marked:
-            self._fork(run)
-
-    def _mark(self, run: Run) -> bool:
-        path = records.run_path(self._root, run.run)
-        try:
-            fd = os.open(f"{path}/started", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            try:
-                os.write(fd, json.dumps({"run": run.run, "owner": run.owner, "token": run.token}).encode())
-                os.fsync(fd)
-                records.sync_directory(path)
-            except OSError:
-                os.unlink(f"{path}/started")  # it never ran, and may be tried again
-                raise
-            finally:
-                os.close(fd)
-        except OSError as error:
-            self._answer_starters(run, f"its start cannot be written down: {error.strerror}")
-            return False
-        return True
-
-    def _fork(self, run: Run) -> None:
-        order = records.read(f"{records.run_path(self._root, run.run)}/run.json") or {}
-        group = self._cgroups.group(run.run) if self._cgroups else None
-        reading, report = os.pipe2(os.O_CLOEXEC)
-        marker = _lock(f"{records.run_path(self._root, run.run)}/started")
-
-        def keep() -> None:
-            shim.keep_run(self._root, order, group, marker=marker, report=report, files_soft=self._files_soft)
-
-        try:
-            run.shim = _fork(keep)
-            run.pidfd = os.pidfd_open(run.shim)
-        except OSError as error:
-            os.close(reading)
+        for run, book in books:
             run.phase = RUNNING
-            self._write_off(run, f"no process could be made: {error.strerror}")
-            return
-        finally:
-            os.close(report)
-            os.close(marker)
-        run.phase = RUNNING
-        self._loop.watch(reading, lambda: self._on_report(run, reading))
-        self._loop.watch(run.pidfd, lambda: self._on_shim_end(run))
+            journal.lock(book)
+            try:
+                run.shim = self._crew.keep(run.run, records.run_path(self._root, run.run), book)
+            except OSError as error:
+                self._write_off(run, f"no process could be made: {error.strerror}")
 
-    def _on_report(self, run: Run, reading: int) -> None:
-        data = os.read(reading, 4096)
-        self._loop.forget(reading)
-        os.close(reading)
-        if not data:  # it could not start, or the shim died: its end will tell
-            return
-        running: Record = json.loads(data)
-        run.pid = records.number(running, "pid")
-        run.ticks = records.number(running, "pid_ticks")
-        run.started_wall = running.get("started_wall")
-        self._answer_starters(run)
+    def _write_start(self, run: Run) -> int:
+        """The journal, open; -1 when it could not be written: it did not run, and may be tried again."""
+        path, book = records.run_path(self._root, run.run), -1
+        try:
+            book = journal.open_for_writing(path)
+            journal.append(book, "started", {}, is_durable=True)
+            records.sync_directory(path)
+        except OSError as error:
+            if book >= 0:
+                os.close(book)
+            self._answer_starters(run, f"its start cannot be written down: {error.strerror}")
+            return -1
+        return book
+
+    def _on_word(self, name: str, word: Record) -> None:
+        run = self.runs[name]
+        if "running" in word:
+            self._note_running(run, records.table(word, "running"))
+            self._answer_starters(run)
+        if "exit" in word:
+            run.exit, run.phase, run.shim = records.table(word, "exit"), EXITED, None
+            self._tell_end(run)
 
     def _answer_starters(self, run: Run, problem: str = "") -> None:
         run.is_starting = False
@@ -248,27 +209,20 @@ class Keeper:
     def _order_stop(self, run: Run, grace_ms: int) -> None:
         if run.phase == EXITED:
             return
-        if run.pidfd < 0:  # about to be forked, or not adopted yet
+        if run.shim is None:  # about to be forked, or not adopted yet
             self._loop.later(_LOOK_AGAIN_SECONDS, lambda: self._order_stop(run, grace_ms))
-            return
-        with contextlib.suppress(OSError):  # without the order the shim takes its usual grace
-            records.write(
-                f"{records.run_path(self._root, run.run)}/stop.json", {"grace_ms": grace_ms}, is_durable=False
-            )
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(run.pidfd, signal.SIGTERM)
+        else:
+            run.shim.stop(records.run_path(self._root, run.run), grace_ms)
 
-    def _on_shim_end(self, run: Run) -> None:
-        self._loop.forget(run.pidfd)
-        os.close(run.pidfd)
-        run.pidfd = -1
-        _reap()
-        self._conclude(run)
+    def _on_death(self, name: str) -> None:
+        run = self.runs.get(name)
+        if run is not None and run.phase == RUNNING:
+            run.shim = None
+            self._conclude(run)
 
     def _conclude(self, run: Run) -> None:
         """Its shim is gone. It wrote down the end, or was killed itself and left things behind."""
-        path = records.run_path(self._root, run.run)
-        ended = records.read(f"{path}/exit.json")
+        ended = (journal.read(records.run_path(self._root, run.run)) or {}).get("exit")
         if ended is not None:
             run.exit, run.phase = ended, EXITED
             self._tell_end(run)
@@ -278,17 +232,20 @@ class Keeper:
         left = family.left_behind(run.run, session=run.pid, since_ticks=run.ticks, others=group)
         if left:
             family.kill(left)
-            _reap()
+            reap()
             self._loop.later(_LOOK_AGAIN_SECONDS, lambda: self._conclude(run))
             return
         self._write_off(run, "it was gone when we looked: its keeper was killed, or the machine went down")
 
     def _write_off(self, run: Run, error: str) -> None:
-        path = records.run_path(self._root, run.run)
         record: Record = {"exit_code": _VANISHED, "is_oom": False, "ran_ms": 0, "error": error}
         record |= {"started_wall": run.started_wall, "is_vanished": True}
         try:
-            records.write(f"{path}/exit.json", record, is_durable=True)
+            book = journal.open_for_writing(records.run_path(self._root, run.run))
+            try:
+                journal.append(book, "exit", record, is_durable=True)
+            finally:
+                os.close(book)
         except OSError as problem:
             print(f"windlass executor: {run.run}: {problem}", file=sys.stderr)
             self._loop.later(1.0, lambda: self._write_off(run, error))
@@ -309,45 +266,17 @@ class Keeper:
             told(run)
 
     def _delete(self, run: Run) -> None:
-        """A rename decides; half-deleted, a run could look as if it had never started."""
-        if self.runs.pop(run.run, None) is None:
-            return
-        gone = f"{self._root}/gone/{run.run}"
-        with contextlib.suppress(FileNotFoundError):
-            os.rename(records.run_path(self._root, run.run), gone)
-        records.remove_tree(gone)
+        """The journal goes first: without it there is no run, with it there is all of it."""
+        if self.runs.pop(run.run, None) is not None:
+            path = records.run_path(self._root, run.run)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{path}/{journal.NAME}")
+            _remove_directory(path)
 
 
-def _fork(keep: Callable[[], None]) -> int:
-    """Signals that a shim waits for are blocked across the fork, so that none is lost before it listens."""
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, shim.SIGNALS)
-    try:
-        pid = os.fork()
-        if pid == 0:
-            keep()
-            os._exit(70)
-        return pid
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
-
-def _lock(path: str) -> int:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return fd
-
-
-def _is_locked(path: str) -> bool:
-    try:
-        os.close(_lock(path))
-    except BlockingIOError:
-        return True
-    except FileNotFoundError:
-        return False
-    return False
-
-
-def _reap() -> None:
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+def _remove_directory(path: str) -> None:
+    """A run's own directory holds files only; whatever else may be there stays, and is tried again at the next start."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(path):
+            os.unlink(f"{path}/{name}")
+        os.rmdir(path)

@@ -1,14 +1,10 @@
 """What lies in a node directory, and how it is written. Used by both sides: standard library only.
 
 lock, socket, executor.log      the executor's own
-runs/<run>/run.json             the order, written at create and never changed
-           started              made once, durable before the fork; its shim holds a lock on it for as long as it lives
-           running.json         pids, written by the shim after the spawn
+runs/<run>/journal              what is known of it (see `journal`); without one, there is no run
            stop.json            the grace a stop allows; the shim reads it when told to
-           exit.json            how it ended; durable
            stdout, stderr       as the workload wrote them
            terminal             socket of its pseudo-terminal, if it has one
-gone/                           runs on their way out: a rename decides, the deleting may take two tries
 volumes/<volume>/               what the workload sees as its working directory
 labels/<volume>.json            whose volume it is
 """
@@ -58,16 +54,6 @@ def sync_directory(path: str) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
-
-
-def remove_tree(path: str) -> None:
-    """A run's own directory holds files only; whatever else is there stays and the next start tries again."""
-    try:
-        for entry in os.listdir(path):
-            os.unlink(f"{path}/{entry}")
-        os.rmdir(path)
-    except OSError:
-        return
 
 
 def number(record: Record, key: str) -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 
 from windlass.adapters import staging
-from windlass.adapters.runtime.process import records
+from windlass.adapters.runtime.process import journal, records
 from windlass.adapters.runtime.process.environment import base_environment, order_of
 from windlass.adapters.runtime.process.follow import Inotify, follow
 from windlass.adapters.runtime.process.link import Link, connect
@@ -135,7 +135,7 @@ class ProcessRuntime:
 
     async def logs(self, run: RunId, *, after: LogPosition) -> AsyncIterator[LogLine]:
         with suppress(NotFound):
-            async for line in follow(self._known_run(run), self._inotify, after=after):
+            async for line in follow(self._known_run(run)[0], self._inotify, after=after):
                 yield line
 
     async def remove(self, run: RunId) -> None:
@@ -156,8 +156,8 @@ class ProcessRuntime:
     @asynccontextmanager
     async def attach(self, run: RunId) -> AsyncIterator[Terminal]:
         """Its pseudo-terminal, also after a restart of the server; without one, its output from the beginning."""
-        path = self._known_run(run)
-        if not (records.read(f"{path}/run.json") or {}).get("terminal"):
+        path, order = self._known_run(run)
+        if not order.get("terminal"):
             yield Listening(self.logs(run, after=LogPosition()), lambda: self._exit_code(run))
             return
         try:
@@ -212,12 +212,13 @@ class ProcessRuntime:
         label = records.read(f"{self._directory}/labels/{volume}.json") if records.ID.fullmatch(volume) else None
         return label is not None and label.get("owner") == self._owner
 
-    def _known_run(self, run: RunId) -> str:
+    def _known_run(self, run: RunId) -> tuple[str, Record]:
+        """Its directory and its order."""
         path = records.run_path(self._directory, run)
-        order = records.read(f"{path}/run.json") if records.ID.fullmatch(run) else None
-        if order is None or order.get("owner") != self._owner:
+        known = journal.read(path) if records.ID.fullmatch(run) else None
+        if known is None or known["order"].get("owner") != self._owner:
             raise NotFound(f"there is no run {run}")
-        return path
+        return path, known["order"]
 
     async def _exit_code(self, run: RunId) -> int | None:
         return (await self.observe(run)).exit_code
@@ -264,7 +265,7 @@ def _seconds(record: Record, key: str) -> float | None:
 def _make_directories(directory: Path) -> str:
     root = os.path.realpath(directory)
     os.makedirs(root, 0o700, exist_ok=True)
-    for name in ("runs", "gone", "volumes", "labels"):
+    for name in ("runs", "volumes", "labels"):
         os.makedirs(f"{root}/{name}", 0o700, exist_ok=True)
     return root
 

@@ -1,7 +1,7 @@
-"""The keeper of one run: a fork of the executor that owns the workload, outlives its maker, and writes down how it ended.
+"""The keeper of a run: a fork of the executor that owns the workload, outlives its maker, and writes down how it ended.
 
-It holds the lock on the run's `started` file for as long as it lives: that lock, not a pid, tells a later executor that the
-run is being looked after. Its orders come as a file (`stop.json`) and a SIGTERM, so that a stop outlives whoever ordered it.
+It holds the lock on the run's journal for as long as it lives: that lock, not a pid, tells a later executor that the run is
+being looked after. A stop, once ordered, is the shim's own affair and outlives whoever ordered it.
 Standard library only; every path out of here is `os._exit`.
 """
 
@@ -16,8 +16,8 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
-from windlass.adapters.runtime.process import family, frames, launch, records
-from windlass.adapters.runtime.process.cgroups import Group, Limits
+from windlass.adapters.runtime.process import family, frames, journal, launch, records
+from windlass.adapters.runtime.process.cgroups import Cgroups, Group, Limits
 from windlass.adapters.runtime.process.loop import Loop
 from windlass.adapters.runtime.process.records import Record
 from windlass.adapters.runtime.process.relay import Relay
@@ -27,6 +27,7 @@ SIGNALS = (signal.SIGCHLD, signal.SIGTERM)
 GRACE_MS = 10_000
 """When a SIGTERM comes without an order, say at a shutdown of the machine."""
 _AGAIN_SECONDS = 0.05
+_MESSAGE = 1 << 16
 _FLUSH_SECONDS = 2.0
 _NO_ROOM_SECONDS = 1.0
 _BACKLOG = 65_536
@@ -44,6 +45,7 @@ class Family:
         self.status: int | None = None
         self.finished = 0.0
         self._is_doomed = False
+        self._is_over = False
 
     @property
     def exit_code(self) -> int:
@@ -72,7 +74,8 @@ class Family:
     def kill(self) -> None:
         """Everything, again and again until the last is gone: some of it may be forking meanwhile."""
         self._is_doomed = True
-        family.kill(family.descendants(os.getpid()))
+        if not self._is_over:  # a grace that ran out late must not hit the next one
+            family.kill(family.descendants(os.getpid()))
 
     def outlive(self) -> None:
         """Returns when the process and all it left running are gone."""
@@ -81,14 +84,17 @@ class Family:
                 self.kill()
                 self._loop.later(_AGAIN_SECONDS, lambda: None)
             self._loop.turn()
+        self._is_over = True
 
 
-def keep_run(root: str, order: Record, group: Group | None, *, marker: int, report: int, files_soft: int) -> NoReturn:
-    """The life of a shim, in the forked child."""
+def keep_runs(channel: socket.socket, cgroups: Cgroups | None, *, files_soft: int) -> NoReturn:
+    """The life of a shim, in the forked child: one run after another, as the executor orders over `channel`."""
 
     def live() -> None:
-        launch.shed((marker, report), name="windlass-shim", files_soft=files_soft)
-        _Run(records.run_path(root, records.text(order, "run")), order, group).live(report)
+        launch.shed((channel.fileno(),), name="windlass-shim", files_soft=files_soft)
+        if cgroups is None:
+            launch.yield_priority()
+        _Shim(channel, cgroups).live()
 
     _forever_gone(live)
 
@@ -98,73 +104,123 @@ def keep_session(peer: socket.socket, early: bytes, order: Record, group: Group 
 
     def live() -> None:
         launch.shed((peer.fileno(),), name="windlass-exec", files_soft=files_soft)
+        if group is None:
+            launch.yield_priority()
         _Session(order, group).live(peer, early)
 
     _forever_gone(live)
 
 
+class _Shim:
+    def __init__(self, channel: socket.socket, cgroups: Cgroups | None) -> None:
+        self._channel = channel
+        self._cgroups = cgroups
+        self._loop = Loop()
+        self._next: tuple[str, int] | None = None
+        self._run: _Run | None = None
+        self._is_leaving = False
+
+    def live(self) -> None:
+        self._loop.watch_signals(SIGNALS, self._on_signals)
+        self._loop.watch(self._channel.fileno(), self._hear)
+        while not self._is_leaving:
+            self._loop.turn()
+            if self._next is not None:
+                (path, book), self._next = self._next, None
+                self._keep(path, book)
+
+    def _keep(self, path: str, book: int) -> None:
+        order = (journal.read(path) or {}).get("order", {})
+        group = self._cgroups.group(records.text(order, "run")) if self._cgroups else None
+        self._run = _Run(path, order, group, book, self._loop)
+        ended = self._run.live(lambda running: self._tell({"running": running}))
+        self._is_leaving = self._is_leaving or self._run.has_terminal
+        os.close(book)  # with it goes the lock
+        self._tell({"exit": ended, "is_leaving": self._is_leaving})
+        self._run.say_goodbye()
+        self._run = None
+
+    def _hear(self) -> None:
+        data, fds = b"", list[int]()
+        with contextlib.suppress(ConnectionResetError):
+            data, fds, _, _ = socket.recv_fds(self._channel, _MESSAGE, 1)
+        if not data:  # the executor is gone, or has no more work for us
+            self._loop.forget(self._channel.fileno())
+            self._is_leaving = True
+            return
+        word: Record = json.loads(data)
+        if "keep" in word:
+            os.set_inheritable(fds[0], False)
+            self._next = (records.text(word, "keep"), fds[0])
+        elif self._run is not None and word.get("stop") == self._run.path:
+            self._run.family.stop(records.number(word, "grace_ms"))
+
+    def _tell(self, word: Record) -> None:
+        with contextlib.suppress(OSError):  # a later executor reads the journal
+            self._channel.send(json.dumps(word).encode())
+
+    def _on_signals(self, numbers: bytes) -> None:
+        """Orders of an executor that did not fork us, or somebody's `kill`, or the machine shutting down."""
+        if signal.SIGTERM in numbers and self._run is not None:
+            ordered = records.read(f"{self._run.path}/stop.json")
+            self._run.family.stop(GRACE_MS if ordered is None else records.number(ordered, "grace_ms"))
+
+
 class _Run:
-    def __init__(self, path: str, order: Record, group: Group | None) -> None:
-        self._path = path
+    def __init__(self, path: str, order: Record, group: Group | None, book: int, loop: Loop) -> None:
+        self.path = path
+        self.has_terminal = bool(order.get("terminal"))
+        self.family = Family(loop)
         self._order = order
         self._group = group
-        self._loop = Loop()
-        self._family = Family(self._loop)
+        self._book = book
+        self._loop = loop
         self._relay: Relay | None = None
         self._listener: socket.socket | None = None
 
-    def live(self, report: int) -> None:
-        self._loop.watch_signals(SIGNALS, self._on_signals)
+    def live(self, tell: Callable[[Record], None]) -> Record:
+        """How it ended; that is durable by then."""
         started_wall, started = time.time(), time.monotonic()
         try:
             self._spawn()
         except launch.CannotStart as error:
-            self._write_exit(error.exit_code, started_wall, 0, error=str(error))
-            return
-        self._announce(report, started_wall)
-        self._family.outlive()
-        self._write_exit(self._family.exit_code, started_wall, int((self._family.finished - started) * 1000))
-        self._say_goodbye()
+            return self._write_exit(error.exit_code, started_wall, 0, error=str(error))
+        tell(self._write_running(started_wall))
+        self.family.outlive()
+        os.chdir("/")  # hold nobody's volume
+        return self._write_exit(self.family.exit_code, started_wall, int((self.family.finished - started) * 1000))
 
     def _spawn(self) -> None:
-        stdout = _append_to(f"{self._path}/stdout")
-        stderr = _append_to(f"{self._path}/stderr")
+        stdout = _append_to(f"{self.path}/stdout")
+        stderr = _append_to(f"{self.path}/stderr")
         os.umask(_UMASK)
         with _inside(self._group, self._order):
-            if self._order.get("terminal"):
-                self._family.pid, master = _spawn_on_terminal(self._order)
+            if self.has_terminal:
+                self.family.pid, master = _spawn_on_terminal(self._order)
                 self._relay = Relay(
                     self._loop, sources={frames.STDOUT: master}, sink=master, log=stdout, is_terminal=True
                 )
                 self._listen()
             else:
                 nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-                self._family.pid = _spawn(self._order, (nothing, stdout, stderr))
+                self.family.pid = _spawn(self._order, (nothing, stdout, stderr))
                 os.close(nothing)
                 os.close(stdout)
         os.close(stderr)
 
-    def _announce(self, report: int, started_wall: float) -> None:
-        pid = self._family.pid
+    def _write_running(self, started_wall: float) -> Record:
+        pid = self.family.pid
         running: Record = {
             "shim": os.getpid(),
             "pid": pid,
             "pid_ticks": family.start_ticks(pid),
             "started_wall": started_wall,
         }
-        # The executor may be gone (its successor reads the file), or the disk full (then the lock alone tells of us).
-        with contextlib.suppress(OSError):
-            os.write(report, json.dumps(running).encode())
-        with contextlib.suppress(OSError):
-            records.write(f"{self._path}/running.json", running, is_durable=False)
-        os.close(report)
+        with contextlib.suppress(OSError):  # a full disk: the lock alone tells of us then
+            journal.append(self._book, "running", running, is_durable=False)
+        return running
 
-    def _on_signals(self, numbers: bytes) -> None:
-        if signal.SIGTERM in numbers:
-            ordered = records.read(f"{self._path}/stop.json")
-            self._family.stop(GRACE_MS if ordered is None else records.number(ordered, "grace_ms"))
-
-    def _write_exit(self, code: int, started_wall: float, ran_ms: int, *, error: str = "") -> None:
+    def _write_exit(self, code: int, started_wall: float, ran_ms: int, *, error: str = "") -> Record:
         is_oom = code != 0 and self._group is not None and self._group.oom_kills() > 0
         if self._group is not None:
             self._group.remove()
@@ -176,12 +232,13 @@ class _Run:
             "ran_ms": ran_ms,
             "error": error,
         }
-        _insist(lambda: records.write(f"{self._path}/exit.json", record, is_durable=True))
+        _insist(lambda: journal.append(self._book, "exit", record, is_durable=True))
+        return record
 
     # --- its terminal
 
     def _listen(self) -> None:
-        self._listener = listen(self._path, "terminal")
+        self._listener = listen(self.path, "terminal")
         self._loop.watch(self._listener.fileno(), self._on_viewer)
 
     def _on_viewer(self) -> None:
@@ -189,17 +246,17 @@ class _Run:
         assert self._relay is not None
         peer, _ = self._listener.accept()
         if is_own_user(peer):
-            self._relay.join(peer, _tail(f"{self._path}/stdout"))
+            self._relay.join(peer, _tail(f"{self.path}/stdout"))
         else:
             peer.close()
 
-    def _say_goodbye(self) -> None:
+    def say_goodbye(self) -> None:
         if self._relay is None:
             return
-        self._relay.finish(self._family.exit_code)
+        self._relay.finish(self.family.exit_code)
         _flush(self._loop, self._relay)
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(f"{self._path}/terminal")
+            os.unlink(f"{self.path}/terminal")
 
 
 class _Session:
@@ -269,7 +326,6 @@ def is_own_user(peer: socket.socket) -> bool:
 def _inside(group: Group | None, order: Record | None) -> Iterator[None]:
     """What is spawned here is born in the run's cgroup. A session joins a group that its run has made."""
     if group is None:
-        launch.yield_priority()
         yield
         return
     try:
