@@ -92,7 +92,9 @@ class Installation:
 
     def ours(self) -> tuple[Path, ...]:
         """Everything we put into the data directory, for `down --purge`; what others put there stays."""
-        databases = [path.with_name(path.name + end) for path in (self.store, self.read_model) for end in ("", "-wal", "-shm")]
+        databases = [
+            path.with_name(path.name + end) for path in (self.store, self.read_model) for end in ("", "-wal", "-shm")
+        ]
         return (
             *databases,
             self.blobs,

@@ -10,6 +10,7 @@ import structlog
 from windlass.adapters.blobs.directory import DirectoryBlobs
 from windlass.adapters.clock.service import ServiceClock
 from windlass.adapters.failpoints.environment import from_environment
+from windlass.adapters.fetcher.http import HttpFetcher
 from windlass.adapters.ids.system import SystemIds
 from windlass.adapters.logs.files import FileLogs
 from windlass.adapters.readmodel.sqlite import SqliteReadTables
@@ -30,6 +31,7 @@ from windlass.core.errors import Unavailable
 from windlass.core.model.ids import LOCAL_TENANT, Millis, PoolId
 from windlass.core.model.node import Node
 from windlass.core.model.tenant import Tenant
+from windlass.ports.fetcher import Fetcher
 from windlass.ports.runtime import Machine, Runtime
 
 log = structlog.get_logger()
@@ -44,6 +46,7 @@ class Local:
     agent: Agent
     clock: ServiceClock
     machine: Machine
+    fetcher: Fetcher
     found: Found | None
     """What was tried for a container engine; None when none was wanted."""
 
@@ -69,7 +72,8 @@ async def open_local(
         store = await stack.enter_async_context(SqliteStore.open(installation.store))
         tables = SqliteReadTables(installation.read_model)
         stack.callback(tables.close)
-        blobs = await stack.enter_async_context(DirectoryBlobs.open(installation.blobs))
+        blobs = await DirectoryBlobs.open(installation.blobs)
+        fetcher = HttpFetcher(allowed_networks=settings.fetch_networks)
         logs = FileLogs(installation.logs)
         journal = Journal(installation.node / "journal")
         stack.callback(journal.close)
@@ -79,6 +83,7 @@ async def open_local(
             tables=tables,
             blobs=blobs,
             logs=logs,
+            fetcher=fetcher,
             runtime=runtime,
             machine=machine,
             clock=clock,
@@ -103,7 +108,7 @@ async def open_local(
             failpoints=failpoints,
             starts_max=max(2, 2 * machine.capacity.cpu_millis // 1000),
         )
-        yield Local(plane=plane, agent=agent, clock=clock, machine=machine, found=found)
+        yield Local(plane=plane, agent=agent, clock=clock, machine=machine, fetcher=fetcher, found=found)
 
 
 @asynccontextmanager

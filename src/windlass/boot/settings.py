@@ -55,7 +55,10 @@ def load(environ: Mapping[str, str], flags: Mapping[str, Any], file: Path | None
     except ValidationError as error:
         faults = [Fault(".".join(map(str, fault["loc"])), fault["msg"]) for fault in error.errors()]
         raise Invalid(
-            "the settings do not hold", code="settings", faults=faults, hint=f"flags, {PREFIX}… variables and {path} were read"
+            "the settings do not hold",
+            code="settings",
+            faults=faults,
+            hint=f"flags, {PREFIX}… variables and {path} were read",
         ) from error
 
 

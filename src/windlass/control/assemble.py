@@ -11,10 +11,12 @@ from windlass.control.plane import ControlPlane
 from windlass.control.readmodel import Offload, ReadModel
 from windlass.control.specs import Specs
 from windlass.control.terminals import Terminals
+from windlass.control.webhooks import Webhooks
 from windlass.core.world.world import Policy
 from windlass.ports.blobs import Blobs
 from windlass.ports.clock import Clock
 from windlass.ports.failpoints import Failpoints
+from windlass.ports.fetcher import Fetcher
 from windlass.ports.ids import Ids
 from windlass.ports.logs import Logs
 from windlass.ports.readmodel import ReadTables
@@ -28,6 +30,7 @@ async def assemble(
     tables: ReadTables,
     blobs: Blobs,
     logs: Logs,
+    fetcher: Fetcher,
     runtime: Runtime,
     machine: Machine,
     clock: Clock,
@@ -46,12 +49,15 @@ async def assemble(
     dispatch = Dispatch(world, specs)
     committer.listen(dispatch.committed)
     read_model = ReadModel(tables, store, newest=lambda: committer.revision, offload=offload)
+    webhooks = Webhooks(brain, read_model, fetcher)
+    committer.listen(webhooks.committed)
     return ControlPlane(
         brain=brain,
         dispatch=dispatch,
         intake=Intake(brain, store, specs, read_model, ids),
         read_model=read_model,
         janitor=Janitor(brain, store, read_model, blobs, logs, retention or Retention()),
+        webhooks=webhooks,
         logbook=logs,
         artifacts=Artifacts(brain, runtime),
         terminals=Terminals(brain, runtime, ids),

@@ -3,7 +3,7 @@
 Rebuilt from the store at the start of each leadership. All verbs run on one event loop, so a decision is never interleaved.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TypeVar
 
 import anyio
@@ -12,6 +12,7 @@ import structlog
 from msgspec import json
 
 from windlass.control.committer import Committer
+from windlass.control.waiting import first_of
 from windlass.core.model.ids import Millis
 from windlass.core.world.expiry import expire
 from windlass.core.world.place import place
@@ -72,7 +73,7 @@ class Brain:
         due = self.world.next_due()
         latest = Millis(now + _SAFETY_NET_MS)
         until = latest if due is None else min(due, latest)
-        await _first_of(self._wake.wait, lambda: self.clock.sleep_until(until))
+        await first_of(self._wake.wait, lambda: self.clock.sleep_until(until))
 
 
 async def rebuild(store: Store, *, epoch: int, policy: Policy) -> tuple[World, int, int]:
@@ -90,14 +91,3 @@ async def rebuild(store: Store, *, epoch: int, policy: Policy) -> tuple[World, i
         world.number = json.decode(mark.value, type=Mark).number
     log.info("world.rebuilt", jobs=len(world.tables.jobs), runs=len(world.tables.runs), revision=revision)
     return world, revision, mark.modified if mark is not None else 0
-
-
-async def _first_of(*waits: Callable[[], Awaitable[object]]) -> None:
-    async with anyio.create_task_group() as tasks:
-
-        async def wait(one: Callable[[], Awaitable[object]]) -> None:
-            await one()
-            tasks.cancel_scope.cancel()
-
-        for one in waits:
-            tasks.start_soon(wait, one)

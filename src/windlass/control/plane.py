@@ -14,6 +14,7 @@ from windlass.control.intake import Intake
 from windlass.control.janitor import Janitor
 from windlass.control.readmodel import ReadModel
 from windlass.control.terminals import Terminals
+from windlass.control.webhooks import Webhooks
 from windlass.core.errors import WindlassError
 from windlass.core.model.ids import JobId
 from windlass.core.model.views import NodeView
@@ -37,6 +38,7 @@ class ControlPlane:
     intake: Intake
     read_model: ReadModel
     janitor: Janitor
+    webhooks: Webhooks
     logbook: Logs
     artifacts: Artifacts
     terminals: Terminals
@@ -55,6 +57,7 @@ class ControlPlane:
             self.brain.run,
             self.read_model.run,
             self.janitor.run,
+            self.webhooks.run,
         )
         async with anyio.create_task_group() as tasks:
             for loop in loops:

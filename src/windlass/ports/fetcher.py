@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from windlass.core.errors import WindlassError
+from windlass.core.errors import Invalid
 
 
 class Fetched(Protocol):
@@ -32,7 +32,7 @@ class Fetcher(Protocol):
         ...
 
 
-class FetchFailed(WindlassError):
-    """The other side did not give what was asked: no such name, no connection, a status that is no success, too slow."""
+class FetchFailed(Invalid):
+    """The address did not give what was asked: no such name, no connection, a status that is no success, too slow."""
 
     default_code = "fetch-failed"

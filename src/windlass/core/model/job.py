@@ -79,6 +79,8 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Deleted while alive: cancelled first, its history erased at its end."""
     drops_volume: bool = False
     """Deleted together with its volume."""
+    webhook: str = ""
+    """Told when the job is over."""
     volume: VolumeId | None = None
     """The volume it adopted (made by copy-file before it); None: the one named by its own id."""
 

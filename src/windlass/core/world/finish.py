@@ -8,7 +8,7 @@ from windlass.core.model.ids import JobId, Millis, TenantId, VolumeId
 from windlass.core.model.job import Job
 from windlass.core.model.run import Run
 from windlass.core.model.volume import Volume, VolumeState
-from windlass.core.world.records import JobErased, JobOver, Table
+from windlass.core.world.records import Hook, JobErased, JobOver, Table
 from windlass.core.world.submit import name_id
 from windlass.core.world.world import World, with_state
 
@@ -37,6 +37,8 @@ def finish(
     world.put(Table.OUTBOX, job.id, JobOver(job=over))
     world.drop(Table.JOBS, job.id)
     world.drop(Table.SPECS, job.id)
+    if over.webhook:
+        world.put(Table.HOOKS, job.id, Hook(job=job.id, url=over.webhook, not_before=now))
     _age_volume(world, over, now)
     if over.is_deleted:
         erase(

@@ -26,12 +26,13 @@ class Table(StrEnum):
     VOLUMES = "volumes"
     NAMES = "names"
     KEYS = "keys"
+    HOOKS = "hooks"
     ANSWERS = "answers"
     SPECS = "specs"
     OUTBOX = "outbox"
 
 
-KEPT: Final = (Table.TENANTS, Table.NODES, Table.JOBS, Table.RUNS, Table.VOLUMES, Table.NAMES, Table.KEYS)
+KEPT: Final = (Table.TENANTS, Table.NODES, Table.JOBS, Table.RUNS, Table.VOLUMES, Table.NAMES, Table.KEYS, Table.HOOKS)
 
 
 class Name(Struct, frozen=True, kw_only=True):
@@ -46,6 +47,15 @@ class Key(Struct, frozen=True, kw_only=True, omit_defaults=True):
     job: JobId
     fingerprint: str
     expires_at: Millis
+
+
+class Hook(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A webhook that is owed: stored with the end it tells of, dropped when it was heard or given up."""
+
+    job: JobId
+    url: str
+    not_before: Millis
+    tries: int = 0
 
 
 class Answer(Struct, frozen=True):
@@ -73,7 +83,7 @@ class JobErased(Struct, frozen=True, kw_only=True, tag="job-erased"):
 
 
 Outgoing = JobOver | RunOver | JobErased
-Record = Tenant | Node | Job | Run | Volume | Name | Key | Answer | JobSpec | Outgoing
+Record = Tenant | Node | Job | Run | Volume | Name | Key | Hook | Answer | JobSpec | Outgoing
 
 _TYPES: Final[dict[Table, Any]] = {
     Table.TENANTS: Tenant,
@@ -83,6 +93,7 @@ _TYPES: Final[dict[Table, Any]] = {
     Table.VOLUMES: Volume,
     Table.NAMES: Name,
     Table.KEYS: Key,
+    Table.HOOKS: Hook,
     Table.ANSWERS: Answer,
     Table.SPECS: JobSpec,
     Table.OUTBOX: Outgoing,

@@ -87,6 +87,7 @@ def _make_job(world: World, owner: Tenant, asked: Submission, job: JobId, now: M
         priority=asked.priority,
         labels=tuple(sorted(asked.labels)),
         image=asked.spec.image,
+        webhook=asked.spec.webhook,
         retries=asked.retries,
         count=asked.count,
         timeout_ms=asked.timeout_ms if asked.timeout_ms is not None else owner.default_timeout_ms,

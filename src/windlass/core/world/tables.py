@@ -17,7 +17,7 @@ from windlass.core.model.run import Run
 from windlass.core.model.tenant import Tenant
 from windlass.core.model.volume import Volume
 from windlass.core.placement.nodes import Nodes
-from windlass.core.world.records import Key, Name, Record, Table
+from windlass.core.world.records import Hook, Key, Name, Record, Table
 from windlass.core.world.timers import Due, Timers
 
 K = TypeVar("K", bound=Hashable)
@@ -46,6 +46,7 @@ class Tables:
         self.volumes: dict[VolumeId, Volume] = {}
         self.names: dict[str, Name] = {}
         self.keys: dict[str, Key] = {}
+        self.hooks: dict[JobId, Hook] = {}
         # derived
         self.queue = WaitingQueue()
         self.places = Nodes()
@@ -73,6 +74,8 @@ class Tables:
                 return _swap(self.tenants, TenantId(key), cast(Tenant | None, new))
             case Table.NAMES:
                 return _swap(self.names, key, cast(Name | None, new))
+            case Table.HOOKS:
+                return _swap(self.hooks, JobId(key), cast(Hook | None, new))
             case Table.KEYS:
                 return self._replace_key(key, cast(Key | None, new))
             case Table.SPECS | Table.ANSWERS | Table.OUTBOX:

@@ -1,0 +1,1 @@
+"""The keys that sign tokens, kept outside the store."""

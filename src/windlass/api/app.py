@@ -1,0 +1,65 @@
+"""The application: every route, in the order they are tried, inside the envelope."""
+
+from collections.abc import Collection
+
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
+from starlette.routing import Route
+
+from windlass.api import health, jobs, openapi, problems
+from windlass.api.auth import Authenticator
+from windlass.api.context import ApiLimits, Context
+from windlass.api.envelope import Envelope
+from windlass.api.seats import Seats
+from windlass.api.submit import submit_bulk, submit_job
+from windlass.control.plane import ControlPlane
+from windlass.observe.metrics import ApiMetrics
+from windlass.ports.fetcher import Fetcher
+
+
+def create_app(
+    plane: ControlPlane,
+    auth: Authenticator,
+    *,
+    fetcher: Fetcher,
+    version: str,
+    registry: CollectorRegistry | None = None,
+    limits: ApiLimits | None = None,
+    hosts: Collection[str] = (),
+    preset_image: str = "",
+) -> FastAPI:
+    """`hosts` are the names this server goes by; empty takes any. `preset_image` is what the inference preset runs by default."""
+    limits = limits or ApiLimits()
+    metrics = ApiMetrics(registry if registry is not None else CollectorRegistry())
+    app = FastAPI(
+        title="Windlass",
+        version=version,
+        description="One control plane for containers: fair, explained, crash-safe.",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        separate_input_output_schemas=False,
+    )
+    app.state.windlass = Context(
+        plane=plane,
+        auth=auth,
+        fetcher=fetcher,
+        metrics=metrics,
+        limits=limits,
+        seats=Seats(limits.streams_max),
+        version=version,
+        preset_image=preset_image,
+    )
+    # The hot ones first: routes are tried in order.
+    app.router.routes[:0] = [
+        Route("/api/v1/jobs", submit_job, methods=["POST"]),
+        Route("/api/v1/jobs/bulk", submit_bulk, methods=["POST"]),
+    ]
+    for router in (jobs.router, health.router, health.open_router):
+        app.include_router(router)
+    problems.install(app)
+    openapi.install(app, bodies=())
+    app.add_middleware(
+        Envelope, metrics=metrics, make_id=plane.ids.uuid7, revision=lambda: plane.read_model.revision, hosts=hosts
+    )
+    return app

@@ -1,0 +1,113 @@
+"""Around every request: its id, the host it came for, its measure, the headers every answer has, and the last resort."""
+
+import time
+from collections.abc import Callable, Collection
+from typing import Final
+
+import structlog
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from windlass.api.context import REVISION_HEADER, STALE_HEADER
+from windlass.api.problems import Misdirected, error_response, internal_response
+from windlass.observe.metrics import ApiMetrics
+
+REQUEST_ID_HEADER: Final = "x-request-id"
+LOOPBACK_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+_log = structlog.get_logger()
+
+
+class Envelope:
+    """ASGI middleware, outermost. `hosts` empty takes any Host; otherwise a name not in it is refused (DNS rebinding: a page
+    whose name an attacker points at 127.0.0.1 would be same-origin with us)."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        metrics: ApiMetrics,
+        make_id: Callable[[], str],
+        revision: Callable[[], int],
+        hosts: Collection[str] = (),
+    ) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._make_id = make_id
+        self._revision = revision
+        self._hosts = frozenset(host.lower() for host in hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._serve(scope, receive, send)
+        elif scope["type"] == "websocket" and not self._is_host_ours(scope):
+            await send({"type": "websocket.close", "code": 1008, "reason": "not a name of this server"})
+        else:
+            if scope["type"] == "websocket":
+                scope.setdefault("state", {})["request_id"] = self._make_id()
+            await self._app(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began = time.perf_counter()
+        request_id = self._make_id()
+        state = scope.setdefault("state", {})
+        state["request_id"] = request_id
+        answer = _Answer(send, lambda headers: self._stamp(headers, scope, request_id))
+        try:
+            if self._is_host_ours(scope):
+                await self._app(scope, receive, answer.send)
+            else:
+                error = Misdirected("the Host header is not a name of this server")
+                await error_response(error, request_id)(scope, receive, answer.send)
+        except ClientDisconnect:
+            _log.info("client went away", request_id=request_id, path=scope["path"])
+        except Exception:
+            _log.exception("request failed", request_id=request_id, method=scope["method"], path=scope["path"])
+            if answer.status:
+                raise  # the answer has begun: only breaking the connection tells the client
+            await internal_response(request_id)(scope, receive, answer.send)
+        finally:
+            self._metrics.request(_route(scope), scope["method"], answer.status, time.perf_counter() - began)
+
+    def _stamp(self, headers: MutableHeaders, scope: Scope, request_id: str) -> None:
+        headers[REQUEST_ID_HEADER] = request_id
+        headers.setdefault("x-content-type-options", "nosniff")
+        headers.setdefault("cache-control", "no-store")
+        headers.setdefault(REVISION_HEADER, str(self._revision()))
+        if scope["state"].get("is_stale"):
+            headers[STALE_HEADER] = "true"
+
+    def _is_host_ours(self, scope: Scope) -> bool:
+        if not self._hosts:
+            return True
+        names = Headers(scope=scope).getlist("host")
+        return len(names) == 1 and _without_port(names[0]).lower() in self._hosts
+
+
+class _Answer:
+    """Counts whether and how an answer has begun, and stamps its head."""
+
+    def __init__(self, send: Send, stamp: Callable[[MutableHeaders], None]) -> None:
+        self._send = send
+        self._stamp = stamp
+        self.status = 0
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self._stamp(MutableHeaders(raw=message.setdefault("headers", [])))
+        await self._send(message)
+
+
+def _without_port(host: str) -> str:
+    """`[::1]:8080` and `localhost:8080` without the port; the brackets stay."""
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    return host.partition(":")[0]
+
+
+def _route(scope: Scope) -> str:
+    """The route's template, so that a million job names make no million time series."""
+    route = scope.get("route")
+    return getattr(route, "path", "") or "(none)"

@@ -1,0 +1,97 @@
+"""What happened: to one job as a list or a stream, and to all jobs of a tenant as they change."""
+
+from functools import partial
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Header, Query
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from windlass.api.answers import answer, manifest_of
+from windlass.api.context import Context, Here, Reader
+from windlass.api.following import followed
+from windlass.api.jobs import Ref
+from windlass.api.openapi import REFUSALS
+from windlass.api.sse import MEDIA_TYPE, Emit, EventStream, frame
+from windlass.core.errors import Invalid
+from windlass.core.model.ids import TenantId
+from windlass.core.model.views import JobView
+from windlass.wire import schema
+from windlass.wire.render import event_document
+
+router = APIRouter(prefix="/api/v1", tags=["events"], responses=REFUSALS)
+
+_REVISION_MAX: Final = 10**18
+_STREAM: dict[str, Any] = {MEDIA_TYPE: {"schema": {"type": "string"}}}
+_LIST_OR_STREAM: dict[int | str, dict[str, Any]] = {200: {"description": "A list, or events.", "content": _STREAM}}
+_ONLY_STREAM: dict[int | str, dict[str, Any]] = {200: {"description": "Events `job` and `reset`.", "content": _STREAM}}
+LastEventId = Annotated[str | None, Header(max_length=18)]
+
+
+class EventQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    follow: bool = False
+    after: int = Field(default=0, ge=0, le=_REVISION_MAX, description="Only what came after this revision.")
+
+
+class ChangesQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    follow: bool = Field(default=True, description="Changes are always followed; a list is /jobs.")
+    after: int | None = Field(default=None, ge=0, le=_REVISION_MAX, description="The revision of the list you have.")
+
+
+@router.get("/jobs/{ref}/events", response_model=schema.EventList, responses=_LIST_OR_STREAM)
+async def job_events(
+    here: Here, caller: Reader, ref: Ref, query: Annotated[EventQuery, Query()], last_event_id: LastEventId = None
+) -> Response:
+    view = await here.plane.read_model.find_job(caller.tenant, ref)
+    after = _resume_from(last_event_id, query.after)
+    if query.follow:
+        here.seats.check()
+        return EventStream(here, partial(_follow_job, here, view, after))
+    events = await here.plane.read_model.events(view.job.id, after=after)
+    return answer({"items": [event_document(event, wall=here.plane.clock.wall) for event in events]})
+
+
+@router.get("/events", response_class=Response, responses=_ONLY_STREAM)
+async def changes(
+    here: Here, caller: Reader, query: Annotated[ChangesQuery, Query()], last_event_id: LastEventId = None
+) -> Response:
+    """Every change of a job of the tenant, as its manifest. An event `reset` means that changes were missed: list again."""
+    if not query.follow:
+        raise Invalid("changes are always followed", code="follow", hint="for a list, ask /api/v1/jobs")
+    here.seats.check()
+    after = _resume_from(last_event_id, query.after)
+    return EventStream(here, partial(_follow_tenant, here, caller.tenant, after))
+
+
+async def _follow_job(here: Context, view: JobView, after: int, emit: Emit) -> None:
+    """Ends with the job."""
+    async with followed(here, view) as states:
+        async for state in states:
+            for event in await here.plane.read_model.events(view.job.id, after=after):
+                after = event.revision
+                await emit(frame("event", event_document(event, wall=here.plane.clock.wall), id=event.revision))
+            if state.job.is_over:
+                return
+
+
+async def _follow_tenant(here: Context, tenant: TenantId, after: int | None, emit: Emit) -> None:
+    read_model = here.plane.read_model
+    async with read_model.follow(tenant=tenant, after=after) as states:
+        # Past changes are not kept: a reader that is behind must list again, and is told so.
+        if after is not None and after < read_model.revision:
+            await emit(frame("reset", {"revision": read_model.revision}))
+        async for view in states:
+            await emit(frame("job", manifest_of(here, view), id=view.revision))
+    await emit(frame("reset", {"revision": read_model.revision}))
+
+
+def _resume_from(last_event_id: str | None, after: int | None) -> Any:
+    if last_event_id is None:
+        return after
+    if not (last_event_id.isascii() and last_event_id.isdigit()):
+        raise Invalid("Last-Event-ID is not one of ours", code="last-event-id")
+    return int(last_event_id)

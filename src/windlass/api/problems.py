@@ -1,0 +1,111 @@
+"""Every way the API says no, as problem+json. Our errors are mapped by `wire.problem`; the framework's are translated here."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
+
+from windlass.core.errors import Fault, OverLimit, Unavailable, WindlassError
+from windlass.wire.faults import show
+from windlass.wire.problem import MEDIA_TYPE, internal_problem, problem, problem_of, status_of
+
+_CODES: Final = {
+    400: ("malformed", "the request cannot be read"),
+    404: ("not-found", "there is nothing at this address"),
+    405: ("method-not-allowed", "this address does not take that method"),
+    406: ("not-acceptable", "not available in a form you accept"),
+    413: ("too-large", "the request is too large"),
+    415: ("media-type", "this media type is not read here"),
+    421: ("host", "this server does not go by that name"),
+}
+
+
+class Unsupported(WindlassError):
+    """A body in a form this door does not read."""
+
+    default_code = "media-type"
+
+
+class Misdirected(WindlassError):
+    """The Host header is not a name of this server: a page of another origin, or a stray proxy."""
+
+    default_code = "host"
+
+
+_STATUS: Final[dict[type[WindlassError], int]] = {Unsupported: 415, Misdirected: 421}
+
+
+def install(app: FastAPI) -> None:
+    app.add_exception_handler(WindlassError, _on_error)
+    app.add_exception_handler(RequestValidationError, _on_validation)
+    app.add_exception_handler(HTTPException, _on_http)
+
+
+def error_response(error: WindlassError, request_id: str) -> Response:
+    document = error_document(error, request_id)
+    headers = {}
+    if isinstance(error, OverLimit | Unavailable):
+        headers["Retry-After"] = str(error.retry_after_seconds)
+    if document["status"] == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return problem_response(document, headers)
+
+
+def error_document(error: WindlassError, request_id: str) -> dict[str, Any]:
+    status = _STATUS.get(type(error), 0)
+    if status:
+        return problem(status, error.code, error.message, request_id=request_id, hint=error.hint, faults=error.faults)
+    return problem_of(error, request_id=request_id)
+
+
+def internal_response(request_id: str) -> Response:
+    return problem_response(internal_problem(request_id))
+
+
+def problem_response(document: dict[str, Any], headers: Mapping[str, str] | None = None) -> Response:
+    return Response(
+        msgspec.json.encode(document), document["status"], headers=dict(headers or {}), media_type=MEDIA_TYPE
+    )
+
+
+def request_id_of(connection: HTTPConnection) -> str:
+    found: str = getattr(connection.state, "request_id", "")
+    return found
+
+
+async def _on_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, WindlassError)
+    if status_of(error) == 500 and type(error) not in _STATUS:
+        raise error  # no listed class: the envelope logs it and answers with nothing but the id
+    return error_response(error, request_id_of(request))
+
+
+async def _on_validation(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    faults = [Fault(_field(item["loc"]), _message(item)) for item in error.errors()]
+    document = problem(400, "invalid", "the request has faults", request_id=request_id_of(request), faults=faults)
+    return problem_response(document)
+
+
+async def _on_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    code, detail = _CODES.get(error.status_code, (f"http-{error.status_code}", "the request was refused"))
+    document = problem(error.status_code, code, detail, request_id=request_id_of(request))
+    return problem_response(document, error.headers)
+
+
+def _field(loc: tuple[int | str, ...]) -> str:
+    """`("query", "limit")` is `limit` to whoever wrote the address."""
+    return ".".join(show(str(part)) for part in loc[1:]) or str(loc[0])
+
+
+def _message(item: Mapping[str, Any]) -> str:
+    if item["type"] == "extra_forbidden":
+        return "is not a parameter here"
+    message: str = item["msg"]
+    return message.replace("Input should be ", "expected ", 1).removeprefix("Value error, ")

@@ -1,0 +1,170 @@
+"""Listening: uvicorn on uvloop and httptools, with bounds that it does not have by itself."""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import anyio
+import structlog
+import uvicorn
+from anyio.abc import TaskStatus
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from windlass.core.errors import Unavailable
+
+HEAD_BYTES_MAX: Final = 32 * 1024
+"""Of the address and all header fields of one request."""
+HEAD_SECONDS_MAX: Final = 20.0
+"""Until a connection has sent the head of its first request: who opens sockets and says nothing is shown out."""
+GRACE_SECONDS: Final = 3
+_WEBSOCKET_FRAME_MAX: Final = 1 << 20
+_BACKLOG: Final = 2048
+_KEEP_ALIVE_SECONDS: Final = 65
+_TOO_LARGE: Final = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+)
+
+_log = structlog.get_logger()
+
+
+async def serve(
+    app: ASGIApp,
+    *,
+    host: str,
+    port: int,
+    task_status: TaskStatus[int] = anyio.TASK_STATUS_IGNORED,
+) -> None:
+    """Until cancelled; then open requests have GRACE_SECONDS. Reports the port it listens on once it does.
+
+    Signals are the caller's: `boot` decides what ends a process.
+    """
+    listener = listen(host, port)
+    server = _Server(_config(app))
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(server.serve, [listener])
+            await server.until_started()
+            task_status.started(listener.getsockname()[1])
+            try:
+                await anyio.sleep_forever()
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await server.stop()
+    finally:
+        listener.close()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A bound socket; Unavailable with the reason in words when the address cannot be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)
+    except OSError as exc:
+        listener.close()
+        hint = "choose another --port, or see who has it: ss -ltnp" if port else None
+        raise Unavailable(f"cannot listen on {host}:{port}: {exc.strerror}", code="address", hint=hint) from exc
+    listener.setblocking(False)
+    return listener
+
+
+class BoundedHttpProtocol(HttpToolsProtocol):
+    """Bounds the head of a request in bytes and the first one in time; the parser itself takes any number of headers."""
+
+    _head_bytes = 0
+    _patience: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._patience = self.loop.call_later(HEAD_SECONDS_MAX, transport.close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        self._head_bytes = 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count(len(name) + len(value))
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._stop_waiting()
+        if self._head_bytes <= HEAD_BYTES_MAX:
+            super().on_headers_complete()
+
+    def data_received(self, data: bytes) -> None:
+        if not self.transport.is_closing():
+            super().data_received(data)
+
+    def _count(self, size: int) -> None:
+        was_within = self._head_bytes <= HEAD_BYTES_MAX
+        self._head_bytes += size
+        if was_within and self._head_bytes > HEAD_BYTES_MAX:
+            self.transport.write(_TOO_LARGE)
+            self.transport.close()
+
+    def _stop_waiting(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server without its hands on the process's signals."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._is_up = anyio.Event()
+        self._is_down = anyio.Event()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._is_up.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        self._is_down.set()
+
+    async def until_started(self) -> None:
+        await self._is_up.wait()
+
+    async def stop(self) -> None:
+        self.should_exit = True
+        with anyio.move_on_after(GRACE_SECONDS + 2):
+            await self._is_down.wait()
+
+
+def _config(app: ASGIApp) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        loop="none",  # whoever runs us has chosen the loop
+        http=BoundedHttpProtocol,
+        ws="websockets-sansio",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        ws_max_size=_WEBSOCKET_FRAME_MAX,
+        ws_ping_interval=20,
+        ws_ping_timeout=20,
+        backlog=_BACKLOG,
+    )

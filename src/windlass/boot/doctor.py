@@ -1,0 +1,131 @@
+"""`windlass doctor`: is this machine fit, and if not, what to do about it."""
+
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+from msgspec import Struct
+
+_MIN_FREE = 1 << 30
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    what: str
+    is_well: bool
+    said: str
+    advice: str = ""
+    is_fatal: bool = True
+
+
+@click.command("doctor")
+@click.option("--data-dir", type=click.Path(path_type=Path), help="The data directory to look at.")
+@click.option("--docker-host", help="A container engine's address to try.")
+@click.option("--confirm-clock", is_flag=True, help="The clock is right: let time that was held after a reboot pass.")
+def command(confirm_clock: bool, **flags: Any) -> None:
+    """Check this machine: Python, data directory, disk, port, container engine, clock. Exits 1 when something is wrong."""
+    from windlass.boot.settings import load
+
+    settings = load(os.environ, {name: value for name, value in flags.items() if value is not None})
+    findings = list(_examine(settings, confirm_clock))
+    for finding in findings:
+        _show(finding)
+    sys.exit(any(not finding.is_well and finding.is_fatal for finding in findings))
+
+
+def _examine(settings: Any, confirm_clock: bool) -> Iterator[Finding]:
+    from windlass.boot.installation import Installation
+
+    installation = Installation(settings.data_dir)
+    yield _python()
+    yield _data_dir(settings.data_dir)
+    yield _disk(settings.data_dir)
+    yield _server(settings, installation.server_pid())
+    yield _engine(settings)
+    if installation.clock.exists():
+        yield _clock(installation.clock, confirm_clock)
+
+
+def _python() -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    return Finding(what="python", is_well=sys.version_info >= (3, 11), said=version, advice="3.11 or newer is needed")
+
+
+def _data_dir(path: Path) -> Finding:
+    nearest = next(parent for parent in (path, *path.parents) if parent.exists())
+    well = os.access(nearest, os.W_OK)
+    return Finding(
+        what="data directory", is_well=well, said=str(path), advice=f"{nearest} cannot be written; see --data-dir"
+    )
+
+
+def _disk(path: Path) -> Finding:
+    nearest = next(parent for parent in (path, *path.parents) if parent.exists())
+    free = shutil.disk_usage(nearest).free
+    return Finding(
+        what="disk",
+        is_well=free >= _MIN_FREE,
+        said=f"{free / (1 << 30):.1f} GiB free",
+        advice="make room: 1 GiB at least",
+    )
+
+
+def _server(settings: Any, pid: int | None) -> Finding:
+    if pid is not None:
+        return Finding(what="server", is_well=True, said=f"running (pid {pid})")
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((settings.host, settings.port))
+        except OSError as error:
+            advice = "another program has it: choose one with --port"
+            return Finding(
+                what="port", is_well=False, said=f"{settings.host}:{settings.port}: {error.strerror}", advice=advice
+            )
+    return Finding(what="server", is_well=True, said=f"not running; {settings.host}:{settings.port} is free")
+
+
+def _engine(settings: Any) -> Finding:
+    import anyio
+
+    from windlass.adapters.runtime.docker.finding import find_engine
+
+    found = anyio.run(find_engine, os.environ, settings.docker_host)
+    if found.docker_host is not None:
+        return Finding(what="containers", is_well=True, said=found.docker_host)
+    return Finding(
+        what="containers",
+        is_well=False,
+        is_fatal=False,
+        said="no engine answers: " + "; ".join(f"{one.address} ({one.why_not})" for one in found.tried),
+        advice="start Docker or Podman; without one, jobs run as plain processes",
+    )
+
+
+def _clock(path: Path, confirm: bool) -> Finding:
+    from windlass.adapters.clock.service import ServiceClock
+
+    clock = ServiceClock(path)
+    if confirm and clock.held_ms:
+        clock.confirm()
+    held = clock.held_ms // 3_600_000
+    return Finding(
+        what="clock",
+        is_well=clock.held_ms == 0,
+        said="steady" if clock.held_ms == 0 else f"{held} hours passed over a reboot and were not believed: TTLs wait",
+        advice="if the clock is right: windlass doctor --confirm-clock, while the server is down",
+    )
+
+
+def _show(finding: Finding) -> None:
+    if finding.is_well:
+        mark = click.style("✓", fg="green")
+    else:
+        mark = click.style("✗", fg="red") if finding.is_fatal else click.style("!", fg="yellow")
+    click.echo(f"{mark} {finding.what.ljust(15)} {finding.said}")
+    if not finding.is_well and finding.advice:
+        click.echo(f"  {'':15} {click.style(finding.advice, dim=True)}")

@@ -1,0 +1,85 @@
+"""`windlass down`: end the server and everything it runs; with --purge, leave nothing of it behind."""
+
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from windlass.boot.installation import Installation
+
+_STOP_SECONDS = 30
+
+
+@click.command("down")
+@click.option("--data-dir", type=click.Path(path_type=Path), help="The data directory it was started with.")
+@click.option("--docker-host", help="The container engine it was started with, if it was named.")
+@click.option("--purge", is_flag=True, help="Remove volumes, history, logs and keys as well.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def command(purge: bool, yes: bool, **flags: Any) -> None:
+    """End the server and everything it runs, found by its labels. Volumes and history stay unless --purge."""
+    import anyio
+
+    from windlass.boot.installation import Installation
+    from windlass.boot.settings import load
+
+    settings = load(os.environ, {name: value for name, value in flags.items() if value is not None})
+    installation = Installation(settings.data_dir)
+    if not installation.exists:
+        click.echo(f"nothing to do: there is no installation in {settings.data_dir}")
+        return
+    if purge and not yes:
+        click.confirm(f"Remove everything in {settings.data_dir}, with all volumes?", abort=True)
+    _stop_server(installation)
+    with installation.locked():
+        ended = anyio.run(_end_all, settings, installation, purge)
+        click.echo(f"ended: {ended} run{'s' * (ended != 1)}" + (" and all volumes" if purge else ""))
+        if purge:
+            _remove_data(installation)
+            click.echo(f"removed: {settings.data_dir}")
+
+
+def _stop_server(installation: "Installation") -> None:
+    pid = installation.server_pid()
+    if pid is None:
+        click.echo("no server runs here")
+        return
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + _STOP_SECONDS
+    while installation.server_pid() == pid:
+        if time.monotonic() > deadline:
+            raise click.ClickException(f"the server (pid {pid}) did not stop within {_STOP_SECONDS} s; end it by hand")
+        time.sleep(0.05)
+    click.echo(f"stopped the server (pid {pid})")
+
+
+async def _end_all(settings: Any, installation: "Installation", purge: bool) -> int:
+    from windlass.adapters.clock.service import ServiceClock
+    from windlass.adapters.ids.system import SystemIds
+    from windlass.boot.local import open_runtime
+
+    who = installation.identity(SystemIds().uuid7())
+    clock = ServiceClock(installation.clock)
+    async with open_runtime(settings, installation, who, clock, os.environ) as (runtime, _):
+        runs = await runtime.observe_all()
+        if purge:
+            await runtime.remove_all()
+        else:
+            for seen in runs:
+                await runtime.remove(seen.run)
+    return len(runs)
+
+
+def _remove_data(installation: "Installation") -> None:
+    """Only what we put there; the directory itself when nothing else is in it."""
+    for path in installation.ours():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    if not any(installation.root.iterdir()):
+        installation.root.rmdir()

@@ -1,0 +1,78 @@
+"""`windlass up`: everything on this machine in one process, in the foreground."""
+
+import os
+import signal
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    import anyio
+
+
+@click.command("up")
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Where everything is kept.")
+@click.option("--host", help="Address to listen on (default 127.0.0.1).")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on (default 8080; 0 takes a free one).")
+@click.option("--runtime", type=click.Choice(["auto", "docker", "process"]), help="What jobs run on (default auto).")
+@click.option("--docker-host", help="A container engine's address (default: DOCKER_HOST, then the usual sockets).")
+@click.option(
+    "--config", "config", type=click.Path(path_type=Path), help="Settings file (default <data dir>/windlass.toml)."
+)
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="Of the server's own log.")
+def command(config: Path | None, **flags: Any) -> None:
+    """Start Windlass on this machine: control plane, node and page in one process.
+
+    Takes the container engine that answers (Docker or Podman), else runs plain processes and says so.
+    """
+    import anyio
+
+    from windlass.boot import logging
+    from windlass.boot.installation import Installation
+    from windlass.boot.settings import load
+
+    settings = load(os.environ, {name: value for name, value in flags.items() if value is not None}, config)
+    logging.configure(settings.log_level)
+    installation = Installation(settings.data_dir)
+    with installation.locked():
+        failure = anyio.run(_serve, settings, installation, backend_options={"use_uvloop": True})
+    sys.exit(failure)
+
+
+async def _serve(settings: Any, installation: Any) -> int:
+    import anyio
+
+    from windlass.api.server import serve
+    from windlass.boot.application import make_application
+    from windlass.boot.greeting import greet, say_stopped
+    from windlass.boot.local import open_local
+
+    async with open_local(settings, installation, os.environ) as local, anyio.create_task_group() as tasks:
+        app, token = make_application(local, settings, installation)
+        tasks.start_soon(_stop_on_signal, tasks.cancel_scope)
+        tasks.start_soon(local.run)
+        port: int = await tasks.start(partial(serve, app, host=settings.host, port=settings.port))
+        url = f"http://{_shown(settings.host)}:{port}"
+        installation.write_context(url, token)
+        greet(url, local.machine, installation, local.found)
+    say_stopped()
+    return 0
+
+
+async def _stop_on_signal(scope: "anyio.CancelScope") -> None:
+    import anyio
+
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for _ in signals:
+            scope.cancel()
+            return
+
+
+def _shown(host: str) -> str:
+    """An address a browser takes."""
+    if host in {"0.0.0.0", "::"}:  # noqa: S104 — compared, not bound
+        return "127.0.0.1"
+    return f"[{host}]" if ":" in host else host

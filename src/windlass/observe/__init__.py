@@ -1,0 +1,1 @@
+"""What is counted and measured, as Prometheus reads it. Registries are passed in; nothing here is global."""

@@ -1,0 +1,58 @@
+"""The API's own measures, and the page Prometheus reads."""
+
+from collections.abc import Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class ApiMetrics:
+    """Rate, errors and latency by route. Labels have few values: never a tenant, a name or an address."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        self._requests = Counter(
+            "windlass_api_requests_total", "Requests answered.", ("route", "method", "status"), registry=registry
+        )
+        self._seconds = Histogram(
+            "windlass_api_request_seconds",
+            "From the head of the request to the end of the answer.",
+            ("route", "method"),
+            buckets=_LATENCY_BUCKETS,
+            registry=registry,
+        )
+        self._streams = Gauge("windlass_api_streams_open", "Followers of logs and events.", registry=registry)
+        self._accepted = Counter("windlass_jobs_accepted_total", "Jobs accepted.", registry=registry)
+        self._jobs = Gauge("windlass_jobs", "Jobs by state.", ("state",), registry=registry)
+        self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+
+    def request(self, route: str, method: str, status: int, seconds: float) -> None:
+        key = (route, method, status)
+        children = self._children.get(key)
+        if children is None:
+            # Looking a child up costs four times what counting in it does.
+            children = (self._requests.labels(route, method, str(status)), self._seconds.labels(route, method))
+            self._children[key] = children
+        children[0].inc()
+        children[1].observe(seconds)
+
+    def accepted(self, count: int = 1) -> None:
+        self._accepted.inc(count)
+
+    def jobs(self, by_state: Mapping[str, int]) -> None:
+        """All states at once; one that is not named has no jobs any more."""
+        self._jobs.clear()
+        for state, count in by_state.items():
+            self._jobs.labels(state).set(count)
+
+    def stream_opened(self) -> None:
+        self._streams.inc()
+
+    def stream_closed(self) -> None:
+        self._streams.dec()
+
+    def page(self) -> bytes:
+        """Costly with many series: call it in a thread."""
+        return generate_latest(self._registry)

@@ -1,0 +1,74 @@
+"""From pydantic's errors to ours: each fault named once, at the path its writer sees, saying what was expected."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from windlass.core.errors import Fault, Invalid
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+FAULTS_MAX: Final = 100
+_NAME_MAX: Final = 64
+
+_EXPECTED: Final = {
+    "missing": "is required",
+    "extra_forbidden": "is not a field here",
+    "string_type": "expected text; put quotes round it if it looks like a number or a truth value",
+    "int_type": "expected a whole number",
+    "bool_type": "expected true or false",
+    "list_type": "expected a list",
+    "dict_type": "expected a mapping",
+    "model_type": "expected a mapping",
+    "model_attributes_type": "expected a mapping",
+    "dataclass_type": "expected a mapping",
+    "string_pattern_mismatch": "does not have the expected form",
+}
+
+
+def validate(model: type[ModelT], data: object, *, what: str, more: Sequence[Fault] = ()) -> ModelT:
+    """`data` as `model`, or Invalid with all its faults and those in `more`, which the caller found by itself."""
+    try:
+        instance = model.model_validate(data)
+    except ValidationError as exc:
+        raise invalid(what, (*faults_of(exc), *more)) from None
+    if more:
+        raise invalid(what, more)
+    return instance
+
+
+def invalid(what: str, faults: Sequence[Fault], *, code: str | None = None, hint: str | None = None) -> Invalid:
+    shown = list(dict.fromkeys(faults))
+    count = "one fault" if len(shown) == 1 else f"{len(shown)} faults"
+    return Invalid(f"{what} has {count}", code=code, hint=hint, faults=shown[:FAULTS_MAX])
+
+
+def faults_of(error: ValidationError, *, under: str = "") -> list[Fault]:
+    items = error.errors(include_url=False, include_input=False)
+    return [Fault(_path(item["loc"], under), _message(item)) for item in items]
+
+
+def show(text: str) -> str:
+    """A name out of a hostile document, fit for a message: short, printable, one line."""
+    short = text if len(text) <= _NAME_MAX else f"{text[:_NAME_MAX]}…"
+    return short if short.isprintable() else ascii(short)[1:-1]
+
+
+def _path(loc: Iterable[int | str], under: str) -> str:
+    path = under
+    for part in loc:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif part != "[key]":
+            path += f".{show(part)}" if path else show(part)
+    return path or "(document)"
+
+
+def _message(item: Any) -> str:
+    if item["type"] == "value_error":
+        return str(item["ctx"]["error"])
+    if item["type"] in _EXPECTED:
+        return _EXPECTED[item["type"]]
+    message: str = item["msg"]
+    return message.replace("Input should be ", "expected ", 1)

@@ -1,0 +1,315 @@
+"""The manifest of a job, as written: the one validator, and the way from it to a Submission.
+
+`read_manifest` names every fault at once. What a kind or a runtime asks of the presence of fields is judged on the document as
+written, so that those faults come together with the others.
+"""
+
+import shlex
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic.alias_generators import to_camel
+
+from windlass.core.errors import Fault
+from windlass.core.model.ids import Millis, PoolId
+from windlass.core.model.job import JobKind, JobSpec, OnLostNode
+from windlass.core.model.money import Micros
+from windlass.core.model.resources import Resources
+from windlass.core.model.submission import Submission
+from windlass.wire import names, quantities, urls
+from windlass.wire.faults import validate
+
+API_VERSION: Final = "windlass.dev/v1"
+COMMAND_BYTES_MAX: Final = 128 * 1024
+"""The kernel takes no single argument longer than this."""
+ENV_BYTES_MAX: Final = 256 * 1024
+SECONDS_MAX: Final = 366 * 24 * 3600
+LOST_AFTER_MS_MIN: Final = 10_000
+LABELS_MAX: Final = 64
+
+VOLUME_TTL: Final = "pvcTTLSecondsAfterFinished"
+VOLUME_TTL_ALIAS: Final = "volumeTTLSecondsAfterFinished"
+_PRESET_FIELDS: Final = ("model", "input", "output")
+
+
+def _read_command(value: object) -> object:
+    """A text is split as a shell would split it, and never given to one."""
+    if not isinstance(value, str):
+        return value
+    if len(value) > COMMAND_BYTES_MAX:
+        raise ValueError(f"a command has at most {COMMAND_BYTES_MAX} bytes")
+    try:
+        return shlex.split(value)
+    except ValueError as exc:
+        raise ValueError(f"cannot be split into arguments: {str(exc).lower()}") from None
+
+
+def check_command(arguments: list[str]) -> list[str]:
+    if sum(map(len, arguments)) > COMMAND_BYTES_MAX or sum(len(a.encode()) for a in arguments) > COMMAND_BYTES_MAX:
+        raise ValueError(f"a command has at most {COMMAND_BYTES_MAX} bytes")
+    if any("\0" in argument for argument in arguments):
+        raise ValueError("an argument holds a NUL character")
+    if arguments and not arguments[0]:
+        raise ValueError("the first argument names the program and may not be empty")
+    return arguments
+
+
+def _check_env(env: dict[str, str]) -> dict[str, str]:
+    if sum(len(key.encode()) + len(value.encode()) for key, value in env.items()) > ENV_BYTES_MAX:
+        raise ValueError(f"variables have at most {ENV_BYTES_MAX} bytes together")
+    return names.read_env(env)
+
+
+def _read_lost_after(value: object) -> int:
+    millis = quantities.read_duration(value)
+    if millis < LOST_AFTER_MS_MIN:
+        raise ValueError("expected at least 10 seconds")
+    return millis
+
+
+Name = Annotated[
+    str, AfterValidator(names.read_dns_label), Field(json_schema_extra={"pattern": names.DNS_LABEL_PATTERN})
+]
+Labels = Annotated[
+    dict[str, str],
+    Field(max_length=LABELS_MAX),
+    AfterValidator(names.read_labels),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "maxProperties": LABELS_MAX,
+            "propertyNames": {"pattern": names.LABEL_KEY_PATTERN},
+            "additionalProperties": {"type": "string", "pattern": names.LABEL_VALUE_PATTERN},
+        }
+    ),
+]
+Command = Annotated[
+    list[str],
+    Field(max_length=4096),
+    BeforeValidator(_read_command),
+    AfterValidator(check_command),
+    WithJsonSchema({"anyOf": [{"type": "array", "maxItems": 4096, "items": {"type": "string"}}, {"type": "string"}]}),
+]
+Env = Annotated[
+    dict[str, str],
+    Field(max_length=1000),
+    AfterValidator(_check_env),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "maxProperties": 1000,
+            "propertyNames": {"pattern": names.ENV_NAME_PATTERN},
+            "additionalProperties": {"type": "string"},
+        }
+    ),
+]
+Cpu = Annotated[
+    int,
+    BeforeValidator(quantities.read_cpu),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "pattern": quantities.CPU_PATTERN},
+                {"type": "number", "minimum": 0.01, "maximum": 4096},
+            ],
+            "examples": ["500m", 1.5],
+        }
+    ),
+]
+_BYTES_SCHEMA: Final[dict[str, Any]] = {
+    "anyOf": [{"type": "string", "pattern": quantities.BYTES_PATTERN}, {"type": "integer", "minimum": 0}],
+    "examples": ["512Mi", "1Gi"],
+}
+Memory = Annotated[int, BeforeValidator(quantities.read_memory), WithJsonSchema(_BYTES_SCHEMA)]
+VolumeSize = Annotated[int, BeforeValidator(quantities.read_volume_size), WithJsonSchema(_BYTES_SCHEMA)]
+LostAfter = Annotated[
+    int,
+    BeforeValidator(_read_lost_after),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 10, "maximum": SECONDS_MAX},
+                {"type": "string", "pattern": quantities.DURATION_PATTERN},
+            ],
+            "examples": [600, "10m"],
+        }
+    ),
+]
+Seconds = Annotated[int, Field(ge=0, le=SECONDS_MAX)]
+Image = Annotated[str, AfterValidator(names.read_image), Field(min_length=1, max_length=520)]
+ContainerPath = Annotated[str, AfterValidator(names.read_container_path), Field(max_length=names.PATH_BYTES_MAX)]
+
+
+def _check_in_artifacts(path: str) -> str:
+    names.read_artifact_path(path)
+    return path
+
+
+ArtifactPath = Annotated[str, AfterValidator(_check_in_artifacts), Field(min_length=1, max_length=names.PATH_BYTES_MAX)]
+Url = Annotated[str, AfterValidator(urls.read_url), Field(max_length=urls.URL_MAX, json_schema_extra={"format": "uri"})]
+
+
+class Strict(BaseModel):
+    """A field we do not know is a fault, and so is a number where a text is meant."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, alias_generator=to_camel, hide_input_in_errors=True
+    )
+
+
+class MetadataDocument(Strict):
+    name: Name | None = None
+    """Absent: the server makes one up."""
+    labels: Labels = Field(default_factory=dict)
+    uid: Any = None
+    """Given by the server; read over on the way in, so that a document that was read can be applied."""
+    creation_timestamp: Any = None
+
+
+class ResourcesDocument(Strict):
+    cpu: Cpu = 1000
+    memory: Memory = 512 << 20
+    gpu: Annotated[int, Field(ge=0, le=64)] | None = None
+    """1 for an EphemeralAccelerationJob, else 0."""
+
+
+class InputDocument(Strict):
+    type: Literal["image"] = "image"
+    path: ArtifactPath = "/artifacts/input.jpg"
+
+
+class OutputDocument(Strict):
+    path: ArtifactPath = "/artifacts/output.json"
+
+
+class WebhookDocument(Strict):
+    url: Url
+
+
+class JobSpecDocument(Strict):
+    image: Image | None = None
+    command: Command = Field(default_factory=list)
+    env: Env = Field(default_factory=dict)
+    workdir: ContainerPath | None = None
+    resources: ResourcesDocument = ResourcesDocument()
+    timeout_seconds: Annotated[int, Field(ge=1, le=SECONDS_MAX)] | None = None
+    retries: Annotated[int, Field(ge=0, le=100)] = 0
+    priority: Annotated[int, Field(ge=-100, le=100)] = 0
+    ttl_seconds_after_finished: Seconds = 0
+    volume_ttl: Seconds = Field(default=3600, alias=VOLUME_TTL)
+    volume_ttl_too: Seconds | None = Field(default=None, alias=VOLUME_TTL_ALIAS)
+    on_lost_node: Literal["wait", "move", "duplicate"] | None = None
+    lost_after: LostAfter = 600_000
+    suspend: bool = False
+    collect: bool = False
+    pool: Name | None = None
+    node_selector: Labels = Field(default_factory=dict)
+    webhook: WebhookDocument | None = None
+    pids_limit: Annotated[int, Field(ge=1, le=1 << 20)] = 4096
+    grace_seconds: Annotated[int, Field(ge=0, le=3600)] = 10
+    terminal: bool = False
+    network: bool = True
+    storage_class: Name | None = None
+    pvc_size: VolumeSize = 1 << 30
+    queue_name: Name | None = None
+    max_cost: Annotated[int, Field(ge=0, le=10**15)] | None = None
+    """Micro-units."""
+    model: Annotated[str, AfterValidator(names.read_model), Field(max_length=64)] = "resnet50"
+    input: InputDocument = InputDocument()
+    output: OutputDocument = OutputDocument()
+
+
+class JobDocument(Strict):
+    """A job as a person writes it. `status` is the server's and read over."""
+
+    api_version: Literal["windlass.dev/v1"]
+    kind: Literal["Job", "EphemeralAccelerationJob"]
+    metadata: MetadataDocument = MetadataDocument()
+    spec: JobSpecDocument
+    status: Any = None
+
+
+def read_manifest(data: object, *, runtime: str, preset_image: str = "") -> Submission:
+    """What the document asks for, or Invalid with every fault. `preset_image` is what kind EphemeralAccelerationJob runs
+    when it names no image of its own."""
+    document = validate(
+        JobDocument, data, what="the manifest", more=_presence_faults(data, runtime=runtime, preset_image=preset_image)
+    )
+    return to_core(document, runtime=runtime, preset_image=preset_image)
+
+
+def to_core(document: JobDocument, *, runtime: str, preset_image: str = "") -> Submission:
+    spec, metadata = document.spec, document.metadata
+    volume_ttl = spec.volume_ttl if spec.volume_ttl_too is None else spec.volume_ttl_too
+    return Submission(
+        spec=_core_spec(document, preset_image if runtime == "container" else ""),
+        name=metadata.name or "",
+        kind=JobKind(document.kind),
+        labels=pairs(metadata.labels),
+        priority=spec.priority,
+        retries=spec.retries,
+        timeout_ms=None if spec.timeout_seconds is None else Millis(spec.timeout_seconds * 1000),
+        cost_max=None if spec.max_cost is None else Micros(spec.max_cost),
+        grace_ms=Millis(spec.grace_seconds * 1000),
+        run_ttl_ms=Millis(spec.ttl_seconds_after_finished * 1000),
+        volume_ttl_ms=Millis(volume_ttl * 1000),
+        on_lost_node=None if spec.on_lost_node is None else OnLostNode(spec.on_lost_node),
+        lost_after_ms=Millis(spec.lost_after),
+        is_suspended=spec.suspend,
+        runtime=runtime,
+        pools=() if spec.pool is None else (PoolId(spec.pool),),
+        node_labels=pairs(spec.node_selector),
+    )
+
+
+def _core_spec(document: JobDocument, preset_image: str) -> JobSpec:
+    spec = document.spec
+    is_preset = document.kind == JobKind.EPHEMERAL.value
+    gpus = spec.resources.gpu if spec.resources.gpu is not None else int(is_preset)
+    return JobSpec(
+        image=spec.image or (preset_image if is_preset else ""),
+        command=tuple(spec.command),
+        env=tuple(spec.env.items()),
+        workdir=spec.workdir or "",
+        needs=Resources(cpu_millis=spec.resources.cpu, memory_bytes=spec.resources.memory, gpus=gpus),
+        pids_max=spec.pids_limit,
+        wants_terminal=spec.terminal,
+        wants_network=spec.network,
+        model=spec.model if is_preset else "",
+        input_path=spec.input.path if is_preset else "",
+        output_path=spec.output.path if is_preset else "",
+        collect=spec.collect,
+        webhook=spec.webhook.url if spec.webhook else "",
+        storage_class=spec.storage_class or "",
+        volume_size_bytes=spec.pvc_size,
+        queue_name=spec.queue_name or "",
+    )
+
+
+def _presence_faults(data: object, *, runtime: str, preset_image: str) -> list[Fault]:
+    """What kind and runtime ask of the fields that are there and those that are not."""
+    if not isinstance(data, Mapping) or not isinstance(spec := data.get("spec"), Mapping):
+        return []
+    is_preset = data.get("kind") == JobKind.EPHEMERAL
+    faults = []
+    if runtime == "process":
+        if spec.get("image") is not None:
+            faults.append(Fault("spec.image", "this server runs plain processes, not containers; leave the image out"))
+        if not spec.get("command"):
+            faults.append(Fault("spec.command", "is required: this server runs plain processes"))
+    elif spec.get("image") is None and not (is_preset and preset_image):
+        faults.append(Fault("spec.image", "is required"))
+    if not is_preset:
+        faults += [
+            Fault(f"spec.{name}", f"belongs to kind {JobKind.EPHEMERAL} only")
+            for name in _PRESET_FIELDS
+            if name in spec
+        ]
+    if VOLUME_TTL in spec and VOLUME_TTL_ALIAS in spec:
+        faults.append(Fault(f"spec.{VOLUME_TTL_ALIAS}", f"is another name of {VOLUME_TTL}; give one of them"))
+    return faults
+
+
+def pairs(mapping: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(mapping.items())) if mapping else ()

@@ -1,0 +1,115 @@
+"""Names by grammar, matched whole and in ASCII: DNS labels, label keys and values, environment names, image references, paths.
+
+Each reader returns the text it was given, or raises ValueError saying what was expected. A hostile text is shown, if at all,
+cut short and without control characters.
+"""
+
+import re
+from typing import Final
+
+from windlass.core.distribution.reference import BadReference, parse_reference
+from windlass.wire.faults import show
+
+DNS_LABEL_PATTERN: Final = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
+LABEL_VALUE_PATTERN: Final = r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"
+LABEL_KEY_PATTERN: Final = r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+ENV_NAME_PATTERN: Final = r"^[A-Za-z_][A-Za-z0-9_.-]{0,255}$"
+RESERVED_PREFIX: Final = "windlass.dev/"
+ARTIFACTS: Final = "/artifacts"
+PATH_BYTES_MAX: Final = 1024
+_PART_BYTES_MAX: Final = 255
+
+_DNS_LABEL: Final = re.compile(DNS_LABEL_PATTERN[1:-1], re.ASCII)
+_LABEL_KEY: Final = re.compile(LABEL_KEY_PATTERN[1:-1], re.ASCII)
+_LABEL_VALUE: Final = re.compile(LABEL_VALUE_PATTERN[1:-1], re.ASCII)
+_ENV_NAME: Final = re.compile(ENV_NAME_PATTERN[1:-1], re.ASCII)
+_MODEL: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}", re.ASCII)
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+
+_DNS_LABEL_EXPECTED: Final = (
+    "expected 1 to 63 lower-case letters, digits and '-', beginning and ending with a letter or digit"
+)
+
+
+def is_dns_label(text: str) -> bool:
+    return _DNS_LABEL.fullmatch(text) is not None
+
+
+def read_dns_label(text: str) -> str:
+    if not is_dns_label(text):
+        raise ValueError(_DNS_LABEL_EXPECTED)
+    return text
+
+
+def read_image(text: str) -> str:
+    """As written; the reference grammar is `core.distribution`'s."""
+    try:
+        parse_reference(text)
+    except BadReference as exc:
+        raise ValueError(f"not an image name: {exc}") from None
+    return text
+
+
+def read_model(text: str) -> str:
+    """The name of an inference preset; which ones exist is the workload's to say."""
+    if not _MODEL.fullmatch(text):
+        raise ValueError("expected a model's name such as resnet50 or mobilenet_v3_small")
+    return text
+
+
+def read_labels(labels: dict[str, str]) -> dict[str, str]:
+    for key, value in labels.items():
+        if not _LABEL_KEY.fullmatch(key):
+            raise ValueError(
+                f"“{show(key)}” is not [domain/]name, the name of at most 63 letters, digits, '-', '_', '.'"
+            )
+        if key.startswith(RESERVED_PREFIX):
+            raise ValueError(f"labels under {RESERVED_PREFIX} are the system's own")
+        if not _LABEL_VALUE.fullmatch(value):
+            raise ValueError(f"the value of “{show(key)}” must be at most 63 letters, digits, '-', '_', '.'")
+    return labels
+
+
+def read_env(env: dict[str, str]) -> dict[str, str]:
+    for key, value in env.items():
+        if not _ENV_NAME.fullmatch(key):
+            raise ValueError(f"“{show(key)}” is not a name of letters, digits, '_', '.', '-' that begins with no digit")
+        if "\0" in value:
+            raise ValueError(f"the value of “{show(key)}” holds a NUL character")
+    return env
+
+
+def read_container_path(text: str) -> str:
+    """An absolute path inside a container, without `.` and `..`."""
+    if not text.startswith("/"):
+        raise ValueError("expected an absolute path")
+    read_parts(text[1:].removesuffix("/"), may_be_empty=True)
+    return text
+
+
+def read_artifact_path(text: str) -> str:
+    """A path below /artifacts, given relative or absolute; answered relative, empty for /artifacts itself."""
+    if text.startswith("/"):
+        if text != ARTIFACTS and not text.startswith(f"{ARTIFACTS}/"):
+            raise ValueError(f"expected a path below {ARTIFACTS}")
+        text = text[len(ARTIFACTS) :].removeprefix("/")
+    return "/".join(read_parts(text.removesuffix("/"), may_be_empty=True))
+
+
+def read_parts(text: str, *, may_be_empty: bool = False) -> tuple[str, ...]:
+    """The components of a relative path that can lead nowhere but down."""
+    if not text:
+        if may_be_empty:
+            return ()
+        raise ValueError("expected a path")
+    if len(text.encode("utf-8", "surrogatepass")) > PATH_BYTES_MAX:
+        raise ValueError(f"a path has at most {PATH_BYTES_MAX} bytes")
+    if _CONTROL.search(text):
+        raise ValueError("a path holds a control character")
+    parts = tuple(text.split("/"))
+    for part in parts:
+        if part in ("", ".", ".."):
+            raise ValueError("a path may not have empty, '.' or '..' parts")
+        if len(part.encode("utf-8", "surrogatepass")) > _PART_BYTES_MAX:
+            raise ValueError(f"a part of a path has at most {_PART_BYTES_MAX} bytes")
+    return parts

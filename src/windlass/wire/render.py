@@ -1,0 +1,242 @@
+"""From what the read model knows to the manifest a person reads. What comes out can go in again: `job` reads it back to the same.
+
+Plain dictionaries, not models: an answer is rendered for every submit and every row of a list. `schema` documents the shape,
+and tests hold the two together.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from windlass.core.model.ids import Millis, run_id
+from windlass.core.model.job import Job, JobKind, JobSpec, JobState
+from windlass.core.model.money import cost
+from windlass.core.model.resources import Resources
+from windlass.core.model.run import Run
+from windlass.core.model.submission import Submission
+from windlass.core.model.views import JobEvent, NodeView, VolumeView
+from windlass.core.model.volume import volume_name
+from windlass.wire.job import API_VERSION, VOLUME_TTL
+from windlass.wire.quantities import write_bytes, write_cpu, write_seconds
+
+Wall = Callable[[Millis], float]
+"""From service time to seconds since the epoch; a Clock's `wall`."""
+
+PHASES: Final = {
+    JobState.PENDING: "Pending",
+    JobState.SCHEDULED: "Pending",
+    JobState.STARTING: "Pending",
+    JobState.RUNNING: "Running",
+    JobState.SUCCEEDED: "Succeeded",
+    JobState.FAILED: "Failed",
+    JobState.TIMED_OUT: "Failed",
+    JobState.CANCELLED: "Failed",
+}
+
+
+def job_manifest(
+    job: Job, spec: JobSpec, runs: Sequence[Run] = (), *, waiting: Sequence[str] = (), wall: Wall
+) -> dict[str, Any]:
+    """`runs` oldest first; empty in lists, where status does without them. `waiting` says why it is not placed."""
+    metadata: dict[str, Any] = {
+        "name": job.name,
+        "uid": job.id,
+        "creationTimestamp": timestamp(wall(job.created_at)),
+    }
+    if job.labels:
+        metadata["labels"] = dict(job.labels)
+    return {
+        "apiVersion": API_VERSION,
+        "kind": job.kind.value,
+        "metadata": metadata,
+        "spec": spec_document(asked_for(job, spec)),
+        "status": _status(job, runs, waiting, wall),
+    }
+
+
+def spec_document(asked: Submission) -> dict[str, Any]:
+    """The spec as a person would have written it, defaults spelled out, what is empty left out."""
+    spec = asked.spec
+    document: dict[str, Any] = {
+        "resources": resources_document(spec.needs),
+        "retries": asked.retries,
+        "priority": asked.priority,
+        "ttlSecondsAfterFinished": asked.run_ttl_ms // 1000,
+        VOLUME_TTL: asked.volume_ttl_ms // 1000,
+        "lostAfter": write_seconds(asked.lost_after_ms),
+        "graceSeconds": asked.grace_ms // 1000,
+        "suspend": asked.is_suspended,
+        "collect": spec.collect,
+        "pidsLimit": spec.pids_max,
+        "terminal": spec.wants_terminal,
+        "network": spec.wants_network,
+        "pvcSize": write_bytes(spec.volume_size_bytes),
+    }
+    given = {
+        "image": spec.image,
+        "command": list(spec.command),
+        "env": dict(spec.env),
+        "workdir": spec.workdir,
+        "onLostNode": asked.on_lost_node and asked.on_lost_node.value,
+        "pool": asked.pools and asked.pools[0],
+        "nodeSelector": dict(asked.node_labels),
+        "webhook": spec.webhook and {"url": spec.webhook},
+        "storageClass": spec.storage_class,
+        "queueName": spec.queue_name,
+    }
+    document |= {name: value for name, value in given.items() if value}
+    if asked.timeout_ms is not None:
+        document["timeoutSeconds"] = asked.timeout_ms // 1000
+    if asked.cost_max is not None:
+        document["maxCost"] = asked.cost_max
+    if asked.kind is JobKind.EPHEMERAL:
+        document["model"] = spec.model
+        document["input"] = {"type": "image", "path": spec.input_path}
+        document["output"] = {"path": spec.output_path}
+    return document
+
+
+def asked_for(job: Job, spec: JobSpec) -> Submission:
+    """What must have been submitted for this job to be what it is; tenant defaults count as asked for."""
+    return Submission(
+        spec=spec,
+        name=job.name,
+        kind=job.kind,
+        labels=job.labels,
+        priority=job.priority,
+        retries=job.retries,
+        count=job.count,
+        timeout_ms=job.timeout_ms,
+        expected_ms=job.expected_ms,
+        cost_max=job.cost_max,
+        grace_ms=job.grace_ms,
+        run_ttl_ms=job.run_ttl_ms,
+        volume_ttl_ms=job.volume_ttl_ms,
+        on_lost_node=job.on_lost_node,
+        lost_after_ms=job.lost_after_ms,
+        is_suspended=job.is_suspended,
+        runtime=job.shape.runtime,
+        pools=job.shape.pools,
+        node_labels=job.shape.labels,
+    )
+
+
+def volume_document(view: VolumeView, *, wall: Wall) -> dict[str, Any]:
+    volume = view.volume
+    return {
+        "name": volume.name,
+        "uid": volume.id,
+        "job": view.job_name or None,
+        "node": volume.node,
+        "state": volume.state.value,
+        "since": timestamp(wall(volume.since)),
+        "expiresAt": _at(volume.expires_at, wall),
+    }
+
+
+def node_document(view: NodeView) -> dict[str, Any]:
+    node = view.node
+    return {
+        "name": node.id,
+        "pool": node.pool,
+        "state": node.state.value,
+        "runtime": view.runtime,
+        "labels": dict(node.labels),
+        "capacity": resources_document(node.capacity),
+        "free": resources_document(view.free),
+        "runs": view.runs,
+    }
+
+
+def event_document(event: JobEvent, *, wall: Wall) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "revision": event.revision,
+        "at": timestamp(wall(event.at)),
+        "kind": event.kind,
+        "reason": event.reason,
+        "message": event.message,
+    }
+    if event.attempt:
+        document["attempt"] = event.attempt
+    if event.node:
+        document["node"] = event.node
+    return document
+
+
+def resources_document(resources: Resources) -> dict[str, Any]:
+    return {
+        "cpu": write_cpu(resources.cpu_millis),
+        "memory": write_bytes(resources.memory_bytes),
+        "gpu": resources.gpus,
+    }
+
+
+def timestamp(seconds: float) -> str:
+    """RFC 3339, UTC, milliseconds."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _status(job: Job, runs: Sequence[Run], waiting: Sequence[str], wall: Wall) -> dict[str, Any]:
+    status: dict[str, Any] = {
+        "phase": PHASES[job.state],
+        "state": job.state.value,
+        "reason": job.reason or None,
+        "message": job.message or None,
+        "startedAt": _at(job.started_at, wall),
+        "finishedAt": _at(job.finished_at, wall),
+        "exitCode": job.exit_code,
+        "attempt": job.attempt,
+        "podName": run_id(job.id, index=0, attempt=job.attempt) if job.attempt else None,
+        "node": job.node,
+        "artifactPath": volume_name(job.name),
+        "conditions": _conditions(job, wall),
+    }
+    if job.state is JobState.PENDING:
+        status["waiting"] = list(waiting)
+    if runs:
+        status["runs"] = [_run(run, wall) for run in runs]
+        status["cost"] = sum(cost(run.needs, run.ran_ms) for run in runs if run.ran_ms is not None)
+        if job.state is JobState.STARTING and runs[-1].progress:
+            status["progress"] = runs[-1].progress
+    return status
+
+
+def _conditions(job: Job, wall: Wall) -> list[dict[str, Any]]:
+    conditions = []
+    if job.is_suspended and not job.is_over:
+        conditions.append(_condition("Suspended", job, job.since, wall))
+    if job.started_at is not None:
+        conditions.append(_condition("Started", job, job.started_at, wall))
+    if job.is_over:
+        kind = "Complete" if job.state is JobState.SUCCEEDED else "Failed"
+        conditions.append(_condition(kind, job, job.finished_at or job.since, wall))
+    return conditions
+
+
+def _condition(kind: str, job: Job, at: Millis, wall: Wall) -> dict[str, Any]:
+    is_end = kind in ("Complete", "Failed")
+    return {
+        "type": kind,
+        "status": "True",
+        "reason": (job.reason if is_end else "") or kind,
+        "message": job.message if is_end else "",
+        "lastTransitionTime": timestamp(wall(at)),
+    }
+
+
+def _run(run: Run, wall: Wall) -> dict[str, Any]:
+    return {
+        "id": run.id,
+        "attempt": run.attempt,
+        "state": run.state.value,
+        "node": run.node,
+        "startedAt": _at(run.started_at, wall),
+        "endedAt": _at(run.ended_at, wall),
+        "exitCode": run.exit_code,
+        "reason": run.reason or None,
+        "message": run.message or None,
+    }
+
+
+def _at(at: Millis | None, wall: Wall) -> str | None:
+    return None if at is None else timestamp(wall(at))

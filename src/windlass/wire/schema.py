@@ -1,0 +1,216 @@
+"""The shapes of answers, for OpenAPI and for tests that hold `render` to them. Nothing is validated by these at run time."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from windlass.wire.job import JobDocument, JobSpecDocument
+
+
+class Shape(BaseModel):
+    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True)
+
+
+class FaultShape(Shape):
+    field: str
+    message: str
+
+
+class Problem(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+    hint: str | None = None
+    faults: list[FaultShape]
+    request_id: str
+
+
+class JobMetadata(Shape):
+    name: str
+    uid: str
+    creation_timestamp: str
+    labels: dict[str, str] = Field(default_factory=dict)
+
+
+class RunShape(Shape):
+    id: str
+    attempt: int
+    state: str
+    node: str | None
+    started_at: str | None
+    ended_at: str | None
+    exit_code: int | None
+    reason: str | None
+    message: str | None
+
+
+class Condition(Shape):
+    type: str
+    status: Literal["True", "False", "Unknown"]
+    reason: str
+    message: str
+    last_transition_time: str
+
+
+class JobStatus(Shape):
+    phase: Literal["Pending", "Running", "Succeeded", "Failed"]
+    state: Literal["PENDING", "SCHEDULED", "STARTING", "RUNNING", "SUCCEEDED", "FAILED", "TIMED_OUT", "CANCELLED"]
+    reason: str | None
+    message: str | None
+    started_at: str | None
+    finished_at: str | None
+    exit_code: int | None
+    attempt: int
+    pod_name: str | None
+    node: str | None
+    artifact_path: str
+    conditions: list[Condition]
+    runs: list[RunShape] = Field(default_factory=list)
+    waiting: list[str] = Field(default_factory=list)
+    progress: str | None = None
+    cost: int | None = None
+
+
+class JobManifest(Shape):
+    """A job as the server answers it."""
+
+    api_version: Literal["windlass.dev/v1"]
+    kind: Literal["Job", "EphemeralAccelerationJob"]
+    metadata: JobMetadata
+    spec: JobSpecDocument
+    status: JobStatus
+
+
+class JobList(Shape):
+    items: list[JobManifest]
+    next: str | None
+    revision: int
+
+
+class BulkRequest(Shape):
+    items: list[JobDocument] = Field(min_length=1, max_length=1000)
+
+
+class BulkItem(Shape):
+    name: str
+    uid: str
+
+
+class BulkAnswer(Shape):
+    items: list[BulkItem]
+
+
+class EventShape(Shape):
+    revision: int
+    at: str
+    kind: str
+    reason: str
+    message: str
+    attempt: int | None = None
+    node: str | None = None
+
+
+class EventList(Shape):
+    items: list[EventShape]
+
+
+class Deleted(Shape):
+    name: str
+    uid: str
+
+
+class Upload(Shape):
+    digest: str
+    size: int
+    entries: int
+
+
+class CopiedFile(Shape):
+    volume: str
+    path: str
+    size: int
+    digest: str
+
+
+class VolumeShape(Shape):
+    name: str
+    uid: str
+    job: str | None
+    node: str | None
+    state: Literal["waiting", "present", "dropping"]
+    since: str
+    expires_at: str | None
+
+
+class VolumeList(Shape):
+    items: list[VolumeShape]
+
+
+class DroppedVolume(Shape):
+    name: str
+
+
+class CleanupItem(Shape):
+    name: str
+    action: str
+    why: str
+
+
+class Cleanup(Shape):
+    deleted: int
+    skipped: int
+    items: list[CleanupItem]
+
+
+class ResourcesShape(Shape):
+    cpu: str
+    memory: str
+    gpu: int
+
+
+class NodeShape(Shape):
+    name: str
+    pool: str
+    state: str
+    runtime: str
+    labels: dict[str, str]
+    capacity: ResourcesShape
+    free: ResourcesShape
+    runs: int
+
+
+class NodeList(Shape):
+    items: list[NodeShape]
+
+
+class Version(Shape):
+    name: Literal["windlass"]
+    version: str
+    api: Literal["v1"]
+    runtime: str
+
+
+class WhoAmI(Shape):
+    subject: str
+    tenant: str
+    roles: list[str]
+    expires_at: str
+
+
+class Health(Shape):
+    status: Literal["ok"]
+
+
+class PartState(Shape):
+    name: str
+    is_ready: bool
+    detail: str
+
+
+class Ready(Shape):
+    is_ready: bool
+    parts: list[PartState]
