@@ -25,10 +25,18 @@ def accept(world: World, submission: Submission | None = None, *, tenant: Tenant
     return submit(world, tenant, submission or a_submission(), job=a_job_id(), now=NOW)[0]
 
 
-def end(run: Run, *, code: int = 0, state: RunState = RunState.EXITED, reason: str = "", retriable: bool = True) -> RunEnded:
+def end(
+    run: Run, *, code: int = 0, state: RunState = RunState.EXITED, reason: str = "", retriable: bool = True
+) -> RunEnded:
     named = reason or ("Completed" if code == 0 else "ExitCode")
     return RunEnded(
-        run=run.id, token=run.token, state=state, exit_code=code, reason=named, ran_ms=Millis(50), is_retriable=retriable
+        run=run.id,
+        token=run.token,
+        state=state,
+        exit_code=code,
+        reason=named,
+        ran_ms=Millis(50),
+        is_retriable=retriable,
     )
 
 

@@ -1,0 +1,239 @@
+"""Any interleaving of requests, facts, time, refusals and restarts: the World's promises hold after every step."""
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from windlass.core.errors import WindlassError
+from windlass.core.model.facts import RunEnded, RunProgressed, RunStarted, VolumeGone, VolumeMade
+from windlass.core.model.ids import LOCAL_TENANT, JobId, Millis, RunId
+from windlass.core.model.job import TERMINAL, Job, JobState
+from windlass.core.model.resources import NOTHING
+from windlass.core.model.run import Run, RunState, Token
+from windlass.core.model.volume import VolumeState
+from windlass.core.world import requests
+from windlass.core.world.expiry import expire
+from windlass.core.world.facts import observe
+from windlass.core.world.place import place
+from windlass.core.world.records import KEPT, JobOver, Record, Table, decode, encode
+from windlass.core.world.submit import submit
+from windlass.core.world.world import World
+from windlass.testing.builders import GIB, a_job_id, a_node, a_submission, a_world
+
+REASONS = {
+    RunState.EXITED: "ExitCode",
+    RunState.STOPPED: "DeadlineExceeded",
+    RunState.LOST: "Vanished",
+    RunState.REFUSED: "ImagePull",
+}
+
+
+class Promises(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = a_world(a_node("n1", cpu=2000, gpu_ids=("g0",)), a_node("n2", cpu=3000))
+        self.now = Millis(2_000_000)
+        self.durable: dict[tuple[Table, str], bytes] = {}
+        self.runs: dict[RunId, Run] = {}
+        """Every run ever placed, with the token it was given."""
+        self.ends: dict[JobId, Job] = {}
+        self.accepted: set[JobId] = set()
+        self.commit()
+
+    # — what people do —
+
+    @rule(
+        cpu=st.sampled_from([500, 1000, 2000]),
+        gpus=st.sampled_from([0, 0, 0, 1]),
+        retries=st.integers(0, 2),
+        run_ttl=st.sampled_from([0, 0, 5_000]),
+        suspended=st.booleans(),
+        name=st.sampled_from(["", "", "a", "b"]),
+        priority=st.integers(-1, 1),
+    )
+    def submit(
+        self, cpu: int, gpus: int, retries: int, run_ttl: int, suspended: bool, name: str, priority: int
+    ) -> None:
+        asked = a_submission(
+            name=name,
+            cpu=cpu,
+            gpus=gpus,
+            memory=GIB,
+            retries=retries,
+            run_ttl_ms=run_ttl,
+            suspended=suspended,
+            priority=priority,
+        )
+        try:
+            job, _ = submit(self.world, LOCAL_TENANT, asked, job=a_job_id(), now=self.now)
+        except WindlassError:
+            return
+        self.accepted.add(job.id)
+
+    @precondition(lambda self: self.world.tables.jobs)
+    @rule(data=st.data(), what=st.sampled_from(["cancel", "release", "delete"]))
+    def ask(self, data: st.DataObject, what: str) -> None:
+        job = data.draw(st.sampled_from(sorted(self.world.tables.jobs)))
+        if what == "delete":
+            requests.delete(self.world, LOCAL_TENANT, job, with_volume=True, now=self.now)
+        else:
+            getattr(requests, what)(self.world, LOCAL_TENANT, job, now=self.now)
+
+    # — what the loops do —
+
+    @rule(limit=st.integers(1, 4))
+    def place(self, limit: int) -> None:
+        for run in place(self.world, now=self.now, limit=limit):
+            assert run.id not in self.runs, "a run id is given once"
+            assert all(other.token < run.token for other in self.runs.values()), "tokens only grow"
+            self.runs[run.id] = run
+
+    @precondition(lambda self: self.runs)
+    @rule(
+        data=st.data(), state=st.sampled_from(list(REASONS)), code=st.sampled_from([0, 0, 1, 137]), stale=st.booleans()
+    )
+    def end(self, data: st.DataObject, state: RunState, code: int, stale: bool) -> None:
+        run = self.runs[data.draw(st.sampled_from(sorted(self.runs)))]
+        token = Token(run.token.epoch, run.token.n - 1) if stale else run.token
+        reason = "Completed" if state is RunState.EXITED and code == 0 else REASONS[state]
+        fact = RunEnded(run=run.id, token=token, state=state, exit_code=code, reason=reason, ran_ms=Millis(7))
+        observe(self.world, fact, now=self.now)
+
+    @precondition(lambda self: self.runs)
+    @rule(data=st.data(), started=st.booleans())
+    def progress(self, data: st.DataObject, started: bool) -> None:
+        run = self.runs[data.draw(st.sampled_from(sorted(self.runs)))]
+        fact = (
+            RunStarted(run=run.id, token=run.token)
+            if started
+            else RunProgressed(run=run.id, token=run.token, progress="pulling")
+        )
+        observe(self.world, fact, now=self.now)
+
+    @precondition(lambda self: self.world.tables.volumes)
+    @rule(data=st.data())
+    def volume(self, data: st.DataObject) -> None:
+        volume = self.world.tables.volumes[data.draw(st.sampled_from(sorted(self.world.tables.volumes)))]
+        if volume.state is VolumeState.DROPPING:
+            observe(self.world, VolumeGone(volume=volume.id), now=self.now)
+        elif volume.node is not None:
+            observe(self.world, VolumeMade(volume=volume.id, node=volume.node), now=self.now)
+
+    @rule(by=st.sampled_from([1, 1_000, 6_000, 4_000_000]))
+    def time_passes(self, by: int) -> None:
+        self.now = Millis(self.now + by)
+        expire(self.world, now=self.now)
+
+    @rule()
+    def commit(self) -> None:
+        for entry in self.world.journal.take(1 << 30):
+            self._note_end(entry.new)
+            if entry.new is None:
+                self.durable.pop((entry.table, entry.key), None)
+            else:
+                self.durable[entry.table, entry.key] = encode(entry.new)
+        self.world.journal.settle()
+
+    @rule()
+    def the_store_refuses(self) -> None:
+        """Everything since the last commit is undone: the World is again what the store holds."""
+        self.world.undo_uncommitted()
+        self.runs = {key: run for key, run in self.runs.items() if self._is_durable(run)}
+        assert self._picture(self.world) == self._picture(self._rebuilt())
+
+    @rule()
+    def restart(self) -> None:
+        self.world.undo_uncommitted()
+        self.runs = {key: run for key, run in self.runs.items() if self._is_durable(run)}
+        number = self.world.number
+        self.world = self._rebuilt()
+        self.world.number, self.world.epoch = number, self.world.epoch + 1
+
+    @rule()
+    def trial(self) -> None:
+        before = self._picture(self.world)
+        with self.world.trial(Millis(self.now + 60_000)) as trial:
+            expire(trial, now=Millis(self.now + 60_000))
+            for run in place(trial, now=Millis(self.now + 60_000)):
+                fact = RunEnded(run=run.id, token=run.token, state=RunState.EXITED, exit_code=0, reason="Completed")
+                observe(trial, fact, now=Millis(self.now + 60_000))
+            place(trial, now=Millis(self.now + 60_000))
+        assert self._picture(self.world) == before
+
+    # — what must always hold —
+
+    @invariant()
+    def nothing_is_overcommitted_and_the_books_agree(self) -> None:
+        tables = self.world.tables
+        held_by_tenant = NOTHING
+        for slot in tables.places:
+            live = [tables.runs[run] for run in tables.runs_on.get(slot.node.id, ()) if not tables.runs[run].is_over]
+            held = sum((run.needs for run in live), NOTHING)
+            assert held.fits_in(slot.node.capacity)
+            assert slot.free == slot.node.capacity - held
+            assert slot.runs == len(live)
+            devices = [gpu for run in live for gpu in run.gpu_ids]
+            assert len(devices) == len(set(devices))
+            assert sorted([*devices, *slot.free_gpus]) == sorted(slot.node.gpu_ids)
+            held_by_tenant = held_by_tenant + held
+        usage = tables.usage[LOCAL_TENANT]
+        assert usage.resources == held_by_tenant
+        assert usage.jobs == len(tables.jobs)
+
+    @invariant()
+    def every_live_job_is_where_its_state_says(self) -> None:
+        tables = self.world.tables
+        for job in tables.jobs.values():
+            assert not job.is_over
+            live = [run for run in self.world.runs_of(job.id) if not run.is_over]
+            assert len(live) == (0 if job.state is JobState.PENDING else 1)
+            lane = tables.queue.lane_of(job)
+            is_queued = lane is not None and job.id in lane
+            assert is_queued <= job.is_waiting
+            if job.is_waiting and job.not_before <= tables.now:
+                assert is_queued or tables.timers.next_at() is not None
+
+    @invariant()
+    def no_accepted_job_is_lost(self) -> None:
+        durable = {JobId(key) for table, key in self.durable if table is Table.JOBS}
+        assert durable <= self.accepted
+        for job in durable:
+            assert job not in self.ends
+
+    # — helpers —
+
+    def _note_end(self, record: Record | None) -> None:
+        if isinstance(record, JobOver):
+            assert record.job.state in TERMINAL
+            assert record.job.id not in self.ends, "an end is said once"
+            assert record.job.finished_at is not None
+            assert record.job.finished_at >= record.job.created_at
+            self.ends[record.job.id] = record.job
+
+    def _is_durable(self, run: Run) -> bool:
+        return (Table.RUNS, run.id) in self.durable or (Table.OUTBOX, run.id) in self.durable
+
+    def _rebuilt(self) -> World:
+        world = World(epoch=self.world.epoch)
+        world.tables.now = self.world.tables.now
+        for table in KEPT:
+            for (kind, key), value in self.durable.items():
+                if kind is table:
+                    world.load(table, key, decode(table, value))
+        return world
+
+    def _picture(self, world: World) -> object:
+        """Everything that decides what happens next."""
+        tables = world.tables
+        queued = sorted(
+            job.id for job in tables.jobs.values() if (lane := tables.queue.lane_of(job)) is not None and job.id in lane
+        )
+        free = {slot.node.id: (slot.free, tuple(slot.free_gpus), slot.runs) for slot in tables.places}
+        records = (tables.jobs, tables.runs, tables.volumes, tables.names, tables.keys, tables.nodes, tables.tenants)
+        return ([dict(sorted(table.items())) for table in records], queued, free, len(tables.queue))
+
+
+Promises.TestCase.settings = settings(
+    max_examples=150, stateful_step_count=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+test_promises = Promises.TestCase
