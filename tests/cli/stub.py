@@ -3,7 +3,9 @@ a healthy server. What the product does is tested against the real one."""
 
 import base64
 import hashlib
+import io
 import json
+import tarfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -73,6 +75,8 @@ class Stub:
         self.exit_codes: dict[str, int] = {}
         self.cut_logs_after: list[int] = []
         """Each number is one connection of the log stream that breaks off after so many events, in the middle of the next."""
+        self.held: dict[str, threading.Event] = {}
+        """Logs that do not end before somebody sets the event, or cancels the job."""
         self.repeats_after_resume = 0
         self.uploads: dict[str, bytes] = {}
         self.downloads: dict[str, bytes] = {}
@@ -253,6 +257,8 @@ def _one_job(handler: Any, stub: Stub, asked: Asked, ref: str) -> None:
 
 def _cancel(handler: Any, stub: Stub, asked: Asked, job: dict[str, Any]) -> None:
     job["status"] |= {"state": "CANCELLED", "reason": "Cancelled"}
+    if job["metadata"]["name"] in stub.held:
+        stub.held[job["metadata"]["name"]].set()
     handler._answer(202, job)
 
 
@@ -277,9 +283,13 @@ def _logs(handler: Any, stub: Stub, asked: Asked, job: dict[str, Any]) -> None:
         data = {"at": f"2026-11-15T12:00:0{index % 10}.000000000Z", "stream": stream, "text": text}
         handler.event("line", str(index + 1), data, cut=cut == sent)
         if cut == sent:
-            return
+            return None
+    if job["metadata"]["name"] in stub.held:
+        stub.held[job["metadata"]["name"]].wait(60)
+    if job["status"]["state"] == "CANCELLED":
+        return handler.event("end", "", {"state": "CANCELLED", "exitCode": None})
     ended(job, stub.exit_codes.get(job["metadata"]["name"], 0))
-    handler.event("end", "", {"state": job["status"]["state"], "exitCode": job["status"].get("exitCode")})
+    return handler.event("end", "", {"state": job["status"]["state"], "exitCode": job["status"].get("exitCode")})
 
 
 def _events(handler: Any, stub: Stub, asked: Asked, job: dict[str, Any]) -> None:
@@ -306,7 +316,12 @@ def _artifacts(handler: Any, stub: Stub, asked: Asked, job: dict[str, Any]) -> N
     if not job["spec"].get("suspend"):
         return handler._answer(*problem(409, "not-suspended", f"{job['metadata']['name']} is no longer suspended"))
     stub.uploads[path] = asked.body
-    return handler._answer(200, {"digest": f"sha256:{digest.hexdigest()}", "size": len(asked.body), "entries": 1})
+    entries, stored = 1, asked.body
+    if asked.query["unpack"] == ["true"]:
+        with tarfile.open(fileobj=io.BytesIO(asked.body)) as tar:
+            entries, stored = len(tar.getmembers()), b"in a form of the server's own"
+    found = {"digest": f"sha256:{hashlib.sha256(stored).hexdigest()}", "size": len(stored), "entries": entries}
+    return handler._answer(200, found)
 
 
 _ABOUT_A_JOB: dict[str, Callable[..., Any]] = {

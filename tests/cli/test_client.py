@@ -171,8 +171,9 @@ def test_an_upload_is_the_directory_and_its_digest(stub: Stub, client: Client, t
     told: list[int] = []
     project = Project(tmp_path, on_sent=told.append)
     stored = client.upload("a", project, digest=project.digest())
-    assert stored["size"] == len(stub.uploads[""]) == project.length == sum(told)
-    assert hashlib.sha256(stub.uploads[""]).hexdigest() in stored["digest"]
+    assert len(stub.uploads[""]) == project.length == sum(told)
+    assert hashlib.sha256(stub.uploads[""]).hexdigest() == project.digest()
+    assert stored["entries"] == 2
 
 
 def test_an_upload_that_broke_off_is_sent_again_from_the_start(stub: Stub, tmp_path: Path) -> None:
@@ -192,6 +193,15 @@ def test_a_server_that_stored_something_else_is_not_believed(stub: Stub, client:
     with pytest.raises(Conflict) as caught:
         client.upload("a", file, path="f", digest=file.digest())
     assert caught.value.code == "digest-mismatch"
+
+
+def test_a_server_that_dropped_an_entry_is_not_believed(stub: Stub, client: Client, tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"x")
+    stub.jobs["a"] = a_job("a", spec__suspend=True)
+    stub.script("PUT", (200, {"digest": "sha256:00", "size": 1, "entries": 0}))
+    project = Project(tmp_path)
+    with pytest.raises(Conflict):
+        client.upload("a", project, digest=project.digest())
 
 
 def test_a_download_that_breaks_off_is_an_error_and_no_short_file(stub: Stub, client: Client, tmp_path: Path) -> None:

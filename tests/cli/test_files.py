@@ -28,7 +28,7 @@ def test_download_fetches_everything_into_a_directory_of_its_own(stub: Stub, win
 
 def test_cp_brings_one_file_under_a_new_name_or_into_a_directory(stub: Stub, windlass: Invoke, tmp_path: Path) -> None:
     stub.jobs["a"] = a_job("a")
-    stub.downloads["tar:/artifacts/out.json"] = a_tar(**{"out.json": b"{}"})
+    stub.downloads["tar:out.json"] = a_tar(**{"out.json": b"{}"})
     assert windlass("cp", "a:/artifacts/out.json", str(tmp_path)).output == f"1 file, 2 B → {tmp_path}/out.json\n"
     assert windlass("cp", "a:/artifacts/out.json", str(tmp_path / "new.json")).exit_code == 0
     assert (tmp_path / "new.json").read_bytes() == b"{}"
@@ -50,10 +50,10 @@ def test_cp_to_stdout_gives_the_bytes_alone(stub: Stub, windlass: Invoke) -> Non
 def test_cp_sends_files_and_directories_to_a_suspended_job(stub: Stub, windlass: Invoke, tmp_path: Path) -> None:
     stub.jobs["a"] = a_job("a", spec__suspend=True)
     (tmp_path / "f.txt").write_text("hello")
-    assert windlass("cp", str(tmp_path / "f.txt"), "a:/data/").output == "5 B → a:/data/f.txt\n"
-    assert stub.uploads["/data/f.txt"] == b"hello"
+    assert windlass("cp", str(tmp_path / "f.txt"), "a:/data/").output == "5 B → a:/artifacts/data/f.txt\n"
+    assert stub.uploads["data/f.txt"] == b"hello"
     assert windlass("cp", str(tmp_path), "a:/data").exit_code == 0
-    with tarfile.open(fileobj=io.BytesIO(stub.uploads["/data"])) as tar:
+    with tarfile.open(fileobj=io.BytesIO(stub.uploads["data"])) as tar:
         assert tar.getnames() == ["f.txt"]
     assert stub.asked[-1].query["unpack"] == ["true"]
 

@@ -11,7 +11,7 @@ import termios
 import threading
 import tty
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from windlass.cli import exits
@@ -55,10 +55,11 @@ def converse(terminal: "Terminal", *, is_raw: bool, has_input: bool = True) -> i
     """
     has_left = threading.Event()
     stop_reading, wake = os.pipe()
-    keys = threading.Thread(target=_send_keys, args=(terminal, stop_reading, has_left), daemon=True)
+    source = _stdin() if has_input else None
+    keys = threading.Thread(target=_send_keys, args=(terminal, source, stop_reading, has_left), daemon=True)
     try:
-        with _raw_mode() if is_raw and sys.stdin.isatty() else _as_it_is(), _sizes_follow(terminal):
-            if has_input:
+        with _raw_mode(source) if is_raw else nullcontext(), _sizes_follow(terminal):
+            if source is not None:
                 keys.start()
             else:
                 terminal.end_input()
@@ -91,8 +92,16 @@ def _until_running(client: Client, uid: str) -> Manifest:
     return job
 
 
-def _send_keys(terminal: "Terminal", stop: int, has_left: threading.Event) -> None:
-    source, before = sys.stdin.fileno(), b""
+def _stdin() -> int | None:
+    """None when there is none to read: closed, or not a real file."""
+    try:
+        return sys.stdin.fileno()
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _send_keys(terminal: "Terminal", source: int, stop: int, has_left: threading.Event) -> None:
+    is_typed, before = os.isatty(source), b""
     while True:
         ready, _, _ = select.select([source, stop], [], [])
         if stop in ready:
@@ -101,7 +110,7 @@ def _send_keys(terminal: "Terminal", stop: int, has_left: threading.Event) -> No
         if not keys:
             terminal.end_input()
             return
-        if sys.stdin.isatty() and LEAVE in before + keys:
+        if is_typed and LEAVE in before + keys:
             has_left.set()
             terminal.close()
             return
@@ -110,19 +119,16 @@ def _send_keys(terminal: "Terminal", stop: int, has_left: threading.Event) -> No
 
 
 @contextmanager
-def _raw_mode() -> Iterator[None]:
-    source = sys.stdin.fileno()
+def _raw_mode(source: int | None) -> Iterator[None]:
+    if source is None or not os.isatty(source):
+        yield
+        return
     saved = termios.tcgetattr(source)
     tty.setraw(source)
     try:
         yield
     finally:
         termios.tcsetattr(source, termios.TCSADRAIN, saved)
-
-
-@contextmanager
-def _as_it_is() -> Iterator[None]:
-    yield
 
 
 @contextmanager

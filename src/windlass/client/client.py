@@ -3,7 +3,7 @@
 import http.client
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
@@ -123,15 +123,20 @@ class Client:
     # files
 
     def upload(self, ref: str, body: "Project | SingleFile", *, path: str = "", digest: str) -> Upload:
-        """Into the volume of a suspended job. The server checks the digest; so do we, on what it says it stored."""
-        from windlass.client.pack import content_digest
+        """Into the volume of a suspended job. The server checks the digest of what it got; we check what it made of it.
 
+        An archive is stored in a form of the server's own, so of that the number of entries is what can be compared.
+        """
+        from windlass.client.pack import Project, content_digest
+
+        is_archive = isinstance(body, Project)
         headers = {"Content-Type": body.content_type, "Content-Digest": content_digest(digest)}
-        query: Query = {"path": path, "unpack": body.content_type == "application/x-tar"}
+        query: Query = {"path": path, "unpack": is_archive}
         answer = self._transport.call("PUT", f"{_job(ref)}/artifacts", query=query, body=body, headers=headers)
         stored = cast(Upload, answer.json())
-        if digest not in str(stored.get("digest", "")):
-            raise Conflict("the server stored other bytes than were sent", code="digest-mismatch", hint="try again")
+        is_same = stored["entries"] == len(body.entries) if isinstance(body, Project) else digest in stored["digest"]
+        if not is_same:
+            raise Conflict("the server stored something else than was sent", code="digest-mismatch", hint="try again")
         return stored
 
     @contextmanager
@@ -171,17 +176,19 @@ class Client:
 
     # terminals
 
-    def attach(self, ref: str) -> "Terminal":
+    def attach(self, ref: str) -> "AbstractContextManager[Terminal]":
         return self._terminal(f"{_job(ref)}/attach", {})
 
-    def execute(self, ref: str, command: Iterable[str], *, tty: bool) -> "Terminal":
+    def execute(self, ref: str, command: Iterable[str], *, tty: bool) -> "AbstractContextManager[Terminal]":
         return self._terminal(f"{_job(ref)}/exec", {"command": list(command), "tty": "1" if tty else None})
 
-    def debug(self, ref: str, *, image: str | None, keep: bool, name: str | None, command: Iterable[str]) -> "Terminal":
+    def debug(
+        self, ref: str, *, image: str | None, keep: bool, name: str | None, command: Iterable[str]
+    ) -> "AbstractContextManager[Terminal]":
         query: Query = {"image": image, "keep": "1" if keep else None, "name": name, "command": list(command)}
         return self._terminal(f"{_job(ref)}/debug", query)
 
-    def _terminal(self, path: str, query: Query) -> "Terminal":
+    def _terminal(self, path: str, query: Query) -> "AbstractContextManager[Terminal]":
         from windlass.client.terminal import connect
 
         return connect(self.connection, self._transport.target(path, query))

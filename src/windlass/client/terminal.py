@@ -1,8 +1,7 @@
 """A terminal into a container over a WebSocket: attach, exec, debug. Imported only when one is opened."""
 
 from collections.abc import Iterator
-from contextlib import suppress
-from types import TracebackType
+from contextlib import ExitStack, contextmanager, suppress
 from urllib.parse import urlsplit
 
 import msgspec
@@ -38,12 +37,6 @@ class Terminal:
         self._socket = socket
         self.exit_code: int | None = None
 
-    def __enter__(self) -> "Terminal":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, at: TracebackType | None) -> None:
-        self._socket.close()
-
     def output(self) -> Iterator[Output]:
         try:
             for frame in self._socket:
@@ -77,15 +70,22 @@ class Terminal:
             self._socket.send(msgspec.json.encode(word).decode())
 
 
-def connect(connection: Connection, target: str) -> Terminal:
+@contextmanager
+def connect(connection: Connection, target: str) -> Iterator[Terminal]:
+    with ExitStack() as stack:
+        yield Terminal(_opened(stack, connection, target))
+
+
+def _opened(stack: ExitStack, connection: Connection, target: str) -> ClientConnection:
     parts = urlsplit(connection.url)
     url = f"{'wss' if parts.scheme == 'https' else 'ws'}://{parts.netloc}{target}"
     headers = {"Authorization": f"Bearer {connection.token}"} if connection.token else {}
     try:
-        socket = open_socket(url, additional_headers=headers, max_size=FRAME_BYTES_MAX, proxy=None, compression=None)
+        return stack.enter_context(
+            open_socket(url, additional_headers=headers, max_size=FRAME_BYTES_MAX, proxy=None, compression=None)
+        )
     except InvalidStatus as exc:
         body = bytes(exc.response.body or b"")
         raise problems.to_error(problems.read_problem(exc.response.status_code, body)) from exc
     except (OSError, InvalidHandshake, TimeoutError) as exc:
         raise Unavailable(f"no terminal at {connection.url}: {exc}", code=problems.UNREACHABLE) from exc
-    return Terminal(socket)

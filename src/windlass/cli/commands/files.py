@@ -1,7 +1,7 @@
 """`windlass cp`, `download`, `copy-file`: bytes into and out of a job's volume."""
 
 import sys
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import click
 from msgspec import Struct
@@ -20,7 +20,7 @@ CHUNK = 1 << 18
 
 
 class Remote(Struct, frozen=True):
-    """`job:/path`; the path is below /artifacts, given with or without it."""
+    """The path is relative to /artifacts."""
 
     job: str
     path: str
@@ -70,9 +70,11 @@ def copy_file(ctx: click.Context, job: str, url: str, target_path: str) -> None:
 
 
 def remote(text: str) -> Remote | None:
-    """A colon before the first slash makes it a job's; `./a:b` names a file here."""
+    """A colon before the first slash makes it a job's; `./a:b` names a file here. `job:/x` is `job:/artifacts/x`."""
     job, colon, path = text.partition(":")
-    return Remote(job, path) if colon and job and "/" not in job else None
+    if not colon or not job or "/" in job:
+        return None
+    return Remote(job, path.removeprefix(ARTIFACTS).lstrip("/"))
 
 
 def fetch(client: Client, source: Remote, directory: Path, *, top: str | None = None) -> Unpacked:
@@ -94,17 +96,13 @@ def _upload(client: Client, source: Path, target: Remote) -> None:
         body, path = Project(source), target.path
     else:
         body = SingleFile(source)
-        path = (
-            target.path
-            if PurePosixPath(target.path).name and not target.path.endswith("/")
-            else target.path + source.name
-        )
+        path = target.path + source.name if not target.path or target.path.endswith("/") else target.path
     with transfer("checking", body.length, is_drawn=is_terminal(err=True)) as told:
         digest = body.digest(told)
     with transfer("uploading", body.length, is_drawn=is_terminal(err=True)) as told:
         body.on_sent = told
         stored = client.upload(target.job, body, path=path, digest=digest)
-    say(f"{bytes_of(stored['size'])} → {target.job}:{path or '/artifacts'}")
+    say(f"{bytes_of(stored['size'])} → {target.job}:{ARTIFACTS}/{path}")
 
 
 def _fetch(client: Client, source: Remote, target: str) -> None:
@@ -113,8 +111,7 @@ def _fetch(client: Client, source: Remote, target: str) -> None:
         _to_stdout(client, source)
         return
     place = Path(target)
-    has_name = bool(PurePosixPath(source.path.rstrip("/")).name) and source.path.rstrip("/") != ARTIFACTS
-    is_renamed = has_name and not place.is_dir()
+    is_renamed = bool(source.path.rstrip("/")) and not place.is_dir()
     done = fetch(client, source, place.parent if is_renamed else place, top=place.name if is_renamed else None)
     say(f"{_files(done)} → {_shown(place.parent if is_renamed else place, done)}")
 

@@ -1,0 +1,135 @@
+"""attach, exec and debug against a small WebSocket server that speaks the frames of the API."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from click.testing import CliRunner
+from websockets.http11 import Request, Response
+from websockets.sync.server import Server, ServerConnection, serve
+
+from windlass.cli.app import build
+from windlass.client.client import Client
+from windlass.client.connection import Connection
+from windlass.core.errors import Conflict, Unavailable
+
+Script = Callable[[ServerConnection], None]
+
+
+class Far:
+    """The other side: what it was asked, and what it does."""
+
+    def __init__(self) -> None:
+        self.path = ""
+        self.query: dict[str, list[str]] = {}
+        self.token = ""
+        self.frames: list[Any] = []
+        self.script: Script = lambda socket: None
+        self.refusal: tuple[int, dict[str, Any]] | None = None
+        self.url = ""
+
+    def serve(self, socket: ServerConnection) -> None:
+        assert socket.request is not None
+        parts = urlsplit(socket.request.path)
+        self.path, self.query = parts.path, parse_qs(parts.query)
+        self.token = socket.request.headers.get("Authorization", "")
+        self.script(socket)
+
+    def check(self, socket: ServerConnection, request: Request) -> Response | None:
+        if self.refusal is None:
+            return None
+        status, document = self.refusal
+        return socket.respond(status, json.dumps(document))
+
+    def read(self, socket: ServerConnection, until: Callable[[Any], bool]) -> None:
+        for frame in socket:
+            self.frames.append(frame)
+            if until(frame):
+                return
+
+
+@pytest.fixture
+def far() -> Iterator[Far]:
+    far = Far()
+    server: Server = serve(far.serve, "127.0.0.1", 0, process_request=far.check, compression=None)
+    far.url = f"http://127.0.0.1:{server.socket.getsockname()[1]}"
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield far
+    server.shutdown()
+    thread.join()
+
+
+def windlass(far: Far, *words: str, stdin: bytes | None = None) -> Any:
+    return CliRunner().invoke(
+        build({}), list(words), env={"WINDLASS_URL": far.url, "WINDLASS_TOKEN": "t0ken"}, input=stdin
+    )
+
+
+def test_exec_passes_words_streams_and_exit_code(far: Far) -> None:
+    def script(socket: ServerConnection) -> None:
+        far.read(socket, lambda frame: isinstance(frame, str))
+        socket.send(b"\x01out\n")
+        socket.send(b"\x02err\n")
+        socket.send('{"exit": 7}')
+
+    far.script = script
+    result = windlass(far, "exec", "a", "--", "ls", "-l", "two words")
+    assert (result.stdout, result.stderr, result.exit_code) == ("out\n", "err\n", 7)
+    assert far.path == "/api/v1/jobs/a/exec"
+    assert far.query == {"command": ["ls", "-l", "two words"]}
+    assert far.token == "Bearer t0ken"
+    assert [json.loads(frame) for frame in far.frames] == [{"eof": True}], "without -i nothing of ours is read"
+
+
+def test_what_is_typed_arrives_and_so_does_its_end(far: Far) -> None:
+    def script(socket: ServerConnection) -> None:
+        far.read(socket, lambda frame: frame == '{"eof":true}')
+        socket.send(b"\x01" + b"".join(f for f in far.frames if isinstance(f, bytes)).upper())
+        socket.send('{"exit": 0}')
+
+    far.script = script
+    with Client(Connection(url=far.url)).execute("a", ["cat"], tty=False) as terminal:
+        terminal.send(b"hello ")
+        terminal.send(b"there")
+        terminal.resize(24, 80)
+        terminal.end_input()
+        assert b"".join(piece.data for piece in terminal.output()) == b"HELLO THERE"
+    assert terminal.exit_code == 0
+    assert '{"resize":[24,80]}' in far.frames
+
+
+def test_debug_says_image_name_and_keep(far: Far) -> None:
+    far.script = lambda socket: socket.send('{"exit": 0}')
+    result = windlass(far, "debug", "a", "--image", "busybox", "--name", "look", "--keep", "--exec", "ls '/mnt/my dir'")
+    assert result.exit_code == 0, result.output
+    assert far.query == {"image": ["busybox"], "name": ["look"], "keep": ["1"], "command": ["ls", "/mnt/my dir"]}
+
+
+def test_a_refusal_in_the_session_is_the_error_it_stands_for(far: Far) -> None:
+    problem = {"status": 409, "code": "not-running", "detail": "job a is not running", "hint": "it is PENDING"}
+    far.script = lambda socket: socket.send(json.dumps({"error": problem}))
+    result = windlass(far, "exec", "a", "--", "true")
+    assert result.exit_code == 5
+    assert result.stderr == "error: job a is not running\nhint: it is PENDING\n"
+
+
+def test_a_refusal_before_the_session_is_too(far: Far) -> None:
+    far.refusal = (409, {"status": 409, "code": "busy", "detail": "somebody else is there"})
+    with pytest.raises(Conflict, match="somebody else"):
+        Client(Connection(url=far.url)).attach("a").__enter__()
+
+
+def test_a_session_that_breaks_off_is_no_success(far: Far) -> None:
+    far.script = lambda socket: socket.close(1011)
+    with pytest.raises(Unavailable), Client(Connection(url=far.url)).attach("a") as terminal:
+        list(terminal.output())
+
+
+def test_no_server_is_said_so(free_port: Callable[[], int]) -> None:
+    with pytest.raises(Unavailable) as caught:
+        Client(Connection(url=f"http://127.0.0.1:{free_port()}")).attach("a").__enter__()
+    assert caught.value.code == "unreachable"
