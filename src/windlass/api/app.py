@@ -6,7 +6,7 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 from starlette.routing import Route
 
-from windlass.api import health, jobs, openapi, problems
+from windlass.api import artifacts, events, health, jobs, logs, openapi, page, problems, terminals, volumes
 from windlass.api.auth import Authenticator
 from windlass.api.context import ApiLimits, Context
 from windlass.api.envelope import Envelope
@@ -55,10 +55,12 @@ def create_app(
         Route("/api/v1/jobs", submit_job, methods=["POST"]),
         Route("/api/v1/jobs/bulk", submit_bulk, methods=["POST"]),
     ]
-    for router in (jobs.router, health.router, health.open_router):
-        app.include_router(router)
+    for module in (jobs, logs, events, artifacts, volumes, terminals, health):
+        app.include_router(module.router)
+    app.include_router(health.open_router)
+    app.router.routes.extend(page.routes())
     problems.install(app)
-    openapi.install(app, bodies=())
+    openapi.install(app, bodies=(volumes.CopyFileRequest, volumes.CleanupRequest))
     app.add_middleware(
         Envelope, metrics=metrics, make_id=plane.ids.uuid7, revision=lambda: plane.read_model.revision, hosts=hosts
     )

@@ -55,7 +55,9 @@ async def nodes(here: Here, caller: Reader) -> Response:
 
 @router.get("/version", response_model=schema.Version)
 async def version(here: Here, caller: Reader) -> Response:
-    return answer({"name": "windlass", "version": here.version, "api": "v1", "runtime": here.plane.runtime_name})
+    plane = here.plane
+    runtime = {"runtime": plane.runtime_name, "runtimeKind": plane.runtime_kind}
+    return answer({"name": "windlass", "version": here.version, "api": "v1", **runtime})
 
 
 @router.get("/whoami", response_model=schema.WhoAmI)

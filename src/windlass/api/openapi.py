@@ -1,6 +1,6 @@
 """What the framework cannot know of our API: the answers every route may give, and the doors it does not serve itself."""
 
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
@@ -79,14 +79,9 @@ def _describe(app: FastAPI, bodies: tuple[type[BaseModel], ...]) -> dict[str, An
         routes=app.routes,
         separate_input_output_schemas=False,
     )
-    _, defined = models_json_schema(
-        [
-            (model, "validation")
-            for model in (schema.Problem, JobDocument, schema.JobManifest, schema.BulkRequest, *bodies)
-        ]
-        + [(schema.BulkAnswer, "validation")],
-        ref_template=REF,
-    )
+    mode: Literal["validation"] = "validation"
+    unseen = [(model, mode) for model in (*_UNSEEN, *bodies)]
+    _, defined = models_json_schema(unseen, ref_template=REF)
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     for name, definition in defined["$defs"].items():
         schemas.setdefault(name, definition)

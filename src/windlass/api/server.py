@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import anyio
-import structlog
 import uvicorn
 from anyio.abc import TaskStatus
 from starlette.types import ASGIApp
@@ -23,11 +22,7 @@ GRACE_SECONDS: Final = 3
 _WEBSOCKET_FRAME_MAX: Final = 1 << 20
 _BACKLOG: Final = 2048
 _KEEP_ALIVE_SECONDS: Final = 65
-_TOO_LARGE: Final = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-)
-
-_log = structlog.get_logger()
+_TOO_LARGE: Final = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
 async def serve(
@@ -45,14 +40,13 @@ async def serve(
     server = _Server(_config(app))
     try:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(server.serve, [listener])
-            await server.until_started()
+            tasks.start_soon(server.serve_out, listener)
+            await server.is_up.wait()
             task_status.started(listener.getsockname()[1])
             try:
                 await anyio.sleep_forever()
             finally:
-                with anyio.CancelScope(shield=True):
-                    await server.stop()
+                server.should_exit = True
     finally:
         listener.close()
 
@@ -126,8 +120,12 @@ class _Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
-        self._is_up = anyio.Event()
-        self._is_down = anyio.Event()
+        self.is_up = anyio.Event()
+
+    async def serve_out(self, listener: socket.socket) -> None:
+        """To its own end: a cancelled listener still owes answers to those it let in, for the time of grace."""
+        with anyio.CancelScope(shield=True):
+            await self.serve([listener])
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -135,19 +133,7 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self._is_up.set()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().shutdown(sockets)
-        self._is_down.set()
-
-    async def until_started(self) -> None:
-        await self._is_up.wait()
-
-    async def stop(self) -> None:
-        self.should_exit = True
-        with anyio.move_on_after(GRACE_SECONDS + 2):
-            await self._is_down.wait()
+        self.is_up.set()
 
 
 def _config(app: ASGIApp) -> uvicorn.Config:

@@ -192,6 +192,7 @@ class Version(Shape):
     version: str
     api: Literal["v1"]
     runtime: str
+    runtime_kind: Literal["container", "process"]
 
 
 class WhoAmI(Shape):

@@ -1,0 +1,245 @@
+"""Jobs through the front door: submit, get, list, apply, cancel, release, delete, retry."""
+
+import pytest
+
+from tests.api.home import ApiHome, manifest
+from windlass.wire.schema import JobList, JobManifest, Problem
+
+pytestmark = pytest.mark.anyio
+
+YAML = """
+apiVersion: windlass.dev/v1
+kind: Job
+metadata: {name: from-yaml}
+spec:
+  image: windlass-test/busybox:1
+  command: print "two words" no 012
+  env: {DEBUG: "yes"}
+"""
+
+
+async def test_a_submitted_job_runs_to_its_end(api: ApiHome) -> None:
+    made = await api.submit("do", "print hello", "exit 3", name="first")
+    over = await api.until(made["metadata"]["uid"])
+    assert (over["status"]["state"], over["status"]["exitCode"]) == ("FAILED", 3)
+    assert over["status"]["runs"][0]["state"] == "EXITED"
+    JobManifest.model_validate(over)
+
+
+async def test_the_answer_to_a_submit_is_the_manifest_with_its_address(api: ApiHome) -> None:
+    answer = await api.client.post("/api/v1/jobs", json=manifest("true", name="addressed"))
+    assert answer.status_code == 201
+    assert answer.headers["location"] == f"/api/v1/jobs/{answer.json()['metadata']['uid']}"
+    assert int(answer.headers["windlass-revision"]) > 0
+    assert answer.json()["status"]["state"] == "PENDING"
+    assert (await api.client.get(answer.headers["location"])).json()["metadata"]["name"] == "addressed"
+
+
+async def test_yaml_says_the_same_as_json(api: ApiHome) -> None:
+    answer = await api.client.post("/api/v1/jobs", content=YAML, headers={"Content-Type": "application/yaml"})
+    assert answer.status_code == 201, answer.text
+    assert answer.json()["spec"]["command"] == ["print", "two words", "no", "012"]
+    assert answer.json()["spec"]["env"] == {"DEBUG": "yes"}
+
+
+async def test_every_fault_of_a_manifest_is_named_at_once(api: ApiHome) -> None:
+    document = {"apiVersion": "v2", "kind": "Job", "spec": {"resources": {"cpu": "x", "memory": 1}, "retrys": 1}}
+    answer = await api.client.post("/api/v1/jobs", json=document)
+    problem = answer.json()
+    Problem.model_validate(problem)
+    assert answer.status_code == 400
+    assert answer.headers["content-type"] == "application/problem+json"
+    fields = {fault["field"] for fault in problem["faults"]}
+    assert fields == {"apiVersion", "spec.resources.cpu", "spec.resources.memory", "spec.retrys", "spec.image"}
+
+
+async def test_a_name_can_be_taken_only_once(api: ApiHome) -> None:
+    await api.submit("true", name="mine")
+    answer = await api.client.post("/api/v1/jobs", json=manifest("true", name="mine"))
+    assert (answer.status_code, answer.json()["code"]) == (409, "name-taken")
+
+
+async def test_a_repeated_key_gets_the_first_answer_byte_for_byte(api: ApiHome) -> None:
+    body = manifest("true", name="once")
+    first = await api.client.post("/api/v1/jobs", json=body, headers={"Idempotency-Key": "k-1"})
+    await api.until(first.json()["metadata"]["uid"])
+    again = await api.client.post("/api/v1/jobs", json=body, headers={"Idempotency-Key": "k-1"})
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert first.content == again.content
+    assert first.headers["location"] == again.headers["location"]
+
+
+async def test_a_repeated_key_with_another_body_is_a_conflict(api: ApiHome) -> None:
+    headers = {"Idempotency-Key": "k-2"}
+    await api.client.post("/api/v1/jobs", json=manifest("true"), headers=headers)
+    answer = await api.client.post("/api/v1/jobs", json=manifest("false"), headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (409, "idempotency-mismatch")
+
+
+@pytest.mark.parametrize("key", ["", "a b", "k" * 201, "schön"])
+async def test_a_key_that_is_no_key_is_refused(api: ApiHome, key: str) -> None:
+    headers = [("Idempotency-Key", key.encode())]
+    answer = await api.client.post("/api/v1/jobs", json=manifest("true"), headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (400, "idempotency-key")
+
+
+async def test_a_batch_is_accepted_whole(api: ApiHome) -> None:
+    items = [manifest("true", name=f"batch-{n}") for n in range(50)]
+    answer = await api.client.post("/api/v1/jobs/bulk", json={"items": items})
+    assert answer.status_code == 201
+    assert [item["name"] for item in answer.json()["items"]] == [f"batch-{n}" for n in range(50)]
+    await api.until(answer.json()["items"][-1]["uid"], "SUCCEEDED")
+
+
+async def test_a_batch_with_one_fault_leaves_nothing(api: ApiHome) -> None:
+    before = await api.trace()
+    items = [manifest("true", name=f"b-{n}") for n in range(3)] + [manifest("true", name="Bad Name")]
+    answer = await api.client.post("/api/v1/jobs/bulk", json={"items": items})
+    assert answer.status_code == 400
+    assert [fault["field"] for fault in answer.json()["faults"]] == ["items[3].metadata.name"]
+    assert await api.trace() == before
+
+
+async def test_a_batch_with_a_taken_name_leaves_nothing(api: ApiHome) -> None:
+    items = [manifest("true", name="twin"), manifest("true", name="other"), manifest("true", name="twin")]
+    answer = await api.client.post("/api/v1/jobs/bulk", json={"items": items})
+    assert (answer.status_code, answer.json()["code"]) == (409, "name-taken")
+    assert (await api.client.get("/api/v1/jobs")).json()["items"] == []
+
+
+async def test_applying_makes_the_job_once_and_then_leaves_it_alone(api: ApiHome) -> None:
+    body = manifest("true")
+    first = await api.client.put("/api/v1/jobs/applied", json=body)
+    again = await api.client.put("/api/v1/jobs/applied", json=body)
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json()["metadata"]["uid"] == again.json()["metadata"]["uid"]
+
+
+async def test_what_was_read_can_be_applied_again(api: ApiHome) -> None:
+    made = await api.submit("true", name="round", retries=2)
+    read = (await api.client.get("/api/v1/jobs/round")).json()
+    answer = await api.client.put("/api/v1/jobs/round", json=read)
+    assert (answer.status_code, answer.json()["metadata"]["uid"]) == (200, made["metadata"]["uid"])
+
+
+async def test_applying_another_spec_names_what_differs(api: ApiHome) -> None:
+    await api.client.put("/api/v1/jobs/fixed", json=manifest("true"))
+    answer = await api.client.put("/api/v1/jobs/fixed", json=manifest("true", retries=1, priority=5))
+    assert (answer.status_code, answer.json()["code"]) == (409, "spec-immutable")
+    assert {fault["field"] for fault in answer.json()["faults"]} == {"spec.priority", "spec.retries"}
+
+
+async def test_the_name_in_the_document_must_be_that_of_the_address(api: ApiHome) -> None:
+    answer = await api.client.put("/api/v1/jobs/one", json=manifest("true", name="two"))
+    assert (answer.status_code, answer.json()["faults"][0]["field"]) == (400, "metadata.name")
+
+
+async def test_a_suspended_job_waits_until_it_is_released(api: ApiHome) -> None:
+    made = await api.submit("true", name="held", suspend=True)
+    assert made["spec"]["suspend"] is True
+    read = (await api.client.get("/api/v1/jobs/held")).json()
+    assert "released" in read["status"]["waiting"][0]
+    released = await api.client.post("/api/v1/jobs/held/release")
+    assert (released.status_code, released.json()["spec"]["suspend"]) == (200, False)
+    assert (await api.until(made["metadata"]["uid"]))["status"]["state"] == "SUCCEEDED"
+
+
+async def test_a_running_job_can_be_cancelled_and_a_finished_one_not(api: ApiHome) -> None:
+    made = await api.submit("sleep", "600", name="long", graceSeconds=0)
+    await api.until(made["metadata"]["uid"], "RUNNING")
+    answer = await api.client.post("/api/v1/jobs/long/cancel")
+    assert answer.status_code == 202
+    assert (await api.until(made["metadata"]["uid"]))["status"]["state"] == "CANCELLED"
+    again = await api.client.post("/api/v1/jobs/long/cancel")
+    assert (again.status_code, again.json()["code"]) == (409, "already-over")
+
+
+async def test_a_deleted_job_is_gone_and_its_name_free(api: ApiHome) -> None:
+    made = await api.submit("true", name="short")
+    await api.until(made["metadata"]["uid"])
+    answer = await api.client.delete("/api/v1/jobs/short")
+    assert (answer.status_code, answer.json()["uid"]) == (202, made["metadata"]["uid"])
+    assert (await api.client.get("/api/v1/jobs/short")).status_code == 404
+    assert (await api.submit("true", name="short"))["metadata"]["uid"] != made["metadata"]["uid"]
+
+
+async def test_a_job_is_found_by_name_uid_and_the_beginning_of_its_uid(api: ApiHome) -> None:
+    made = await api.submit("true", name="findable")
+    uid = made["metadata"]["uid"]
+    for ref in ("findable", uid, uid[:30]):
+        assert (await api.client.get(f"/api/v1/jobs/{ref}")).json()["metadata"]["uid"] == uid
+
+
+async def test_lists_go_by_page_in_the_order_asked_for(api: ApiHome) -> None:
+    for n in range(7):
+        await api.submit("true", name=f"page-{n}", suspend=True)
+    names: list[str] = []
+    cursor = ""
+    while True:
+        page = (await api.client.get("/api/v1/jobs", params={"limit": 3, "order": "oldest", "cursor": cursor})).json()
+        JobList.model_validate(page)
+        names += [item["metadata"]["name"] for item in page["items"]]
+        if page["next"] is None:
+            break
+        cursor = page["next"]
+    assert names == [f"page-{n}" for n in range(7)]
+
+
+async def test_lists_are_filtered_by_state_label_kind_and_name(api: ApiHome) -> None:
+    document = manifest("true", name="labelled", suspend=True)
+    document["metadata"]["labels"] = {"team": "a"}
+    await api.client.post("/api/v1/jobs", json=document)
+    done = await api.submit("true", name="plain")
+    await api.until(done["metadata"]["uid"])
+
+    async def names(**params: object) -> list[str]:
+        page = (await api.client.get("/api/v1/jobs", params=params)).json()
+        return [item["metadata"]["name"] for item in page["items"]]
+
+    assert await names(label="team=a") == ["labelled"]
+    assert await names(state="SUCCEEDED") == ["plain"]
+    assert await names(active="true") == ["labelled"]
+    assert await names(name="pl") == ["plain"]
+    assert await names(kind="EphemeralAccelerationJob") == []
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"limit": 0},
+        {"limit": 1001},
+        {"limit": "x"},
+        {"state": "DONE"},
+        {"label": "x"},
+        {"cursor": "zz"},
+        {"lable": "a=b"},
+    ],
+)
+async def test_a_list_that_cannot_be_meant_is_refused_by_field(api: ApiHome, params: dict[str, object]) -> None:
+    answer = await api.client.get("/api/v1/jobs", params=params)
+    assert answer.status_code == 400
+    Problem.model_validate(answer.json())
+
+
+async def test_a_reader_waits_for_the_revision_it_has_seen(api: ApiHome) -> None:
+    answer = await api.client.post("/api/v1/jobs", json=manifest("true", name="seen", suspend=True))
+    headers = {"Windlass-Revision": answer.headers["windlass-revision"]}
+    read = await api.client.get("/api/v1/jobs/seen", headers=headers)
+    assert read.status_code == 200
+    assert int(read.headers["windlass-revision"]) >= int(answer.headers["windlass-revision"])
+
+
+async def test_a_reader_from_the_future_gets_a_stale_answer_that_says_so(api: ApiHome) -> None:
+    answer = await api.client.get("/api/v1/jobs", headers={"Windlass-Revision": "999999999"})
+    assert (answer.status_code, answer.headers["windlass-stale"]) == (200, "true")
+
+
+async def test_another_tenant_sees_and_touches_nothing_of_it(api: ApiHome) -> None:
+    made = await api.submit("true", name="secret", suspend=True)
+    theirs = api.bearer(tenant="other")
+    for ref in ("secret", made["metadata"]["uid"]):
+        assert (await api.client.get(f"/api/v1/jobs/{ref}", headers=theirs)).status_code == 404
+        assert (await api.client.post(f"/api/v1/jobs/{ref}/cancel", headers=theirs)).status_code == 404
+        assert (await api.client.delete(f"/api/v1/jobs/{ref}", headers=theirs)).status_code == 404
+    assert (await api.client.get("/api/v1/jobs", headers=theirs)).json()["items"] == []
+    assert (await api.client.get("/api/v1/jobs/secret")).status_code == 200
