@@ -2,7 +2,8 @@
 
 In the machine's own network it writes no packet filter rules and leaves forwarding alone: starting dockerd with them would
 flush the rules of an engine that already runs here. Ports are published by docker-proxy, on loopback as elsewhere; names on
-user-defined networks work.
+user-defined networks work. With `own_network` it has a network namespace to itself, as on a machine of its own: there it
+does write rules, and its ports are reached through `inside`.
 """
 
 import secrets
@@ -14,6 +15,7 @@ from tests.parts.addresses import Slot, take_slot
 from tests.parts.containerd import Containerd
 from tests.parts.engine_api import EngineApi, EngineRefused
 from tests.parts.failures import PartFailed
+from tests.parts.namespace import Namespace
 from tests.parts.process import ServerProcess
 from tests.parts.traces import Traces
 
@@ -24,17 +26,24 @@ class DockerEngine(EngineApi, ServerProcess):
     name = "dockerd"
 
     def __init__(
-        self, directory: Path | None = None, *, live_restore: bool = True, arguments: tuple[str, ...] = ()
+        self,
+        directory: Path | None = None,
+        *,
+        live_restore: bool = True,
+        own_network: bool = False,
+        arguments: tuple[str, ...] = (),
     ) -> None:
         present.need_root(self.name)
         super().__init__(directory)
         self.socket = self.directory / "docker.sock"
         self.containerd = Containerd(self.directory / "containerd")
         self._live_restore = live_restore
+        self._own_network = own_network
         self._arguments = arguments
         # Never the name of an earlier engine: what is found under it is ours.
-        self.cgroup = f"windlass-{secrets.token_hex(6)}"
+        self.cgroup = f"wltest-{secrets.token_hex(6)}"
         self._slot: Slot | None = None
+        self._namespace: Namespace | None = None
 
     @property
     def slot(self) -> Slot:
@@ -46,37 +55,43 @@ class DockerEngine(EngineApi, ServerProcess):
     def prepare(self) -> None:
         if self._slot is None:
             self._slot = take_slot()
-            self._slot.use_bridge()
+            if self._own_network:
+                self._namespace = Namespace("net", script="ip link set lo up")
+            else:
+                self._slot.use_bridge()
         self.containerd.start()
         # A pidfile whose pid still exists, be it a zombie's or another program's, keeps dockerd from starting.
         (self.directory / "dockerd.pid").unlink(missing_ok=True)
         self.socket.unlink(missing_ok=True)
 
     def command(self) -> list[str]:
-        return [
+        return self.inside(
             present.program("dockerd"),
             f"--host=unix://{self.socket}",
             f"--data-root={self.directory / 'data'}",
             f"--exec-root={self.directory / 'exec'}",
             f"--pidfile={self.directory / 'dockerd.pid'}",
             f"--containerd={self.containerd.socket}",
-            f"--bridge={self.slot.bridge}",
+            *self._network(),
             f"--default-address-pool=base={self.slot.pool},size=28",
             f"--cgroup-parent=/{self.cgroup}",
             "--exec-opt=native.cgroupdriver=cgroupfs",
-            "--iptables=false",
-            "--ip6tables=false",
-            "--ip-forward=false",
             f"--live-restore={str(self._live_restore).lower()}",
             *self._arguments,
-        ]
+        )
+
+    def inside(self, *command: str) -> list[str]:
+        """The argument list that runs the command where the engine's ports and bridges are."""
+        return self._namespace.inside(*command) if self._namespace else list(command)
 
     def is_ready(self) -> bool:
         return self.answers()
 
     def traces(self) -> Traces:
         bridge = self._slot.bridge if self._slot else ""
-        return replace(super().traces(), cgroup=self.cgroup, bridge=bridge)
+        held = [self._namespace.process] if self._namespace else []
+        traces = super().traces()
+        return replace(traces, processes=(*traces.processes, *held), cgroup=self.cgroup, bridge=bridge)
 
     def close(self) -> None:
         """Its containers go too, by its own hand while it answers: then nothing needs to be hunted down."""
@@ -89,6 +104,14 @@ class DockerEngine(EngineApi, ServerProcess):
         finally:
             super().close()
             self._slot = None
+            if self._namespace:
+                self._namespace.close()
+                self._namespace = None
+
+    def _network(self) -> list[str]:
+        if self._own_network:
+            return [f"--bip={self.slot.default[1]}/24"]
+        return [f"--bridge={self.slot.bridge}", "--iptables=false", "--ip6tables=false", "--ip-forward=false"]
 
     def _remove_containers(self) -> None:
         for row in self.containers():

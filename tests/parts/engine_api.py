@@ -134,10 +134,13 @@ class EngineApi:
         container = self.create(*command, **options)
         try:
             self.start_container(container)
-            answer = json.loads(self.call("POST", f"/containers/{container}/wait", timeout=timeout))
-            return Ended(container, answer["StatusCode"], self.logs(container))
+            return Ended(container, self.wait(container, timeout), self.logs(container))
         finally:
             self.remove_container(container)
+
+    def wait(self, container: str, timeout: float = 60) -> int:
+        """Until it ends; gives its exit code."""
+        return int(json.loads(self.call("POST", f"/containers/{container}/wait", timeout=timeout))["StatusCode"])
 
     def inspect(self, container: str) -> dict[str, Any]:
         answer: dict[str, Any] = self.ask(f"/containers/{container}/json")

@@ -7,7 +7,6 @@ the namespace. Packet filter rules it writes as it does anywhere; the chains go 
 
 import json
 import resource
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,9 @@ from tests.parts import present
 from tests.parts.addresses import Slot, take_slot
 from tests.parts.engine_api import EngineApi
 from tests.parts.failures import PartFailed
+from tests.parts.namespace import Namespace
 from tests.parts.process import ServerProcess
-from tests.parts.traces import Process, Traces, process
+from tests.parts.traces import Traces
 
 _CONFIG = """\
 [containers]
@@ -34,11 +34,8 @@ network_config_dir = "{directory}/networks"
 default_subnet_pools = [{{base = "{pool}", size = 28}}]
 """
 
-_NAMESPACE = """
-set -e
+_EMPTY_PLACES = """
 for place in /run/containers /var/lib/containers; do mkdir -p $place; mount -t tmpfs tmpfs $place; done
-echo ready
-exec sleep infinity
 """
 
 
@@ -52,8 +49,8 @@ class PodmanService(EngineApi, ServerProcess):
         super().__init__(directory)
         self.socket = self.directory / "podman.sock"
         self._slot: Slot | None = None
-        self._namespace: subprocess.Popen[str] | None = None
-        self._holder: list[Process] = []
+        # Held while the part lives: a service that was killed comes back to its own mounts.
+        self._namespace: Namespace | None = None
 
     @property
     def slot(self) -> Slot:
@@ -64,7 +61,7 @@ class PodmanService(EngineApi, ServerProcess):
 
     def prepare(self) -> None:
         self._slot = self._slot or take_slot()
-        self._enter_namespace()
+        self._namespace = self._namespace or Namespace("mount", script=_EMPTY_PLACES)
         (self.directory / "networks").mkdir(exist_ok=True)
         # The default network is called `podman` on every service; on disk it may have a bridge of our choice.
         (self.directory / "networks" / "podman.json").write_text(json.dumps(_default_network(self.slot)))
@@ -98,7 +95,7 @@ class PodmanService(EngineApi, ServerProcess):
         tidy = (["rm", "--all", "--force", "--time=0"], ["network", "prune", "--force"])
         return replace(
             traces,
-            processes=(*traces.processes, *self._holder),
+            processes=(*traces.processes, self._namespace.process),
             farewells=tuple((*settings, *self._podman(*words)) for words in tidy),
             bridge=self._slot.bridge,
             writes_podman_rules=True,
@@ -107,7 +104,7 @@ class PodmanService(EngineApi, ServerProcess):
     def close(self) -> None:
         super().close()
         if self._namespace is not None:
-            self._namespace.communicate()
+            self._namespace.close()
             self._namespace = None
         self._slot = None
 
@@ -122,27 +119,8 @@ class PodmanService(EngineApi, ServerProcess):
 
     def _podman(self, *words: str) -> list[str]:
         assert self._namespace is not None
-        enter = [present.program("nsenter"), f"--target={self._namespace.pid}", "--mount", "--"]
         places = [f"--{option}={self.directory / option}" for option in ("root", "runroot", "tmpdir")]
-        return [*enter, present.program("podman"), *places, *words]
-
-    def _enter_namespace(self) -> None:
-        """One process holds the namespace, so that a service that was killed comes back to its own mounts."""
-        if self._namespace:
-            return
-        command = [present.program("unshare"), "--mount", "--propagation", "private", "sh", "-c", _NAMESPACE]
-        self._namespace = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        assert self._namespace.stdout is not None
-        if (told := self._namespace.stdout.readline().strip()) != "ready":
-            raise PartFailed(f"no mount namespace for podman: {told}")
-        self._holder = [process(self._namespace.pid)]
+        return self._namespace.inside(present.program("podman"), *places, *words)
 
 
 def _runtime() -> str:

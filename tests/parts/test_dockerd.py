@@ -1,12 +1,13 @@
 """The Docker Engine part really runs containers, survives what tests do to it, and leaves nothing."""
 
 import http.client
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.parts import busybox
+from tests.parts import busybox, present
 from tests.parts.dockerd import DockerEngine
 from tests.parts.engine_api import EngineRefused
 from tests.parts.waiting import wait_for
@@ -44,13 +45,15 @@ def test_what_happened_is_in_the_events(docker_engine: DockerEngine) -> None:
     assert happened[2]["Actor"]["Attributes"]["exitCode"] == "3"
 
 
-def test_a_limit_reaches_the_container(docker_engine: DockerEngine) -> None:
-    limits = {"Memory": 32 << 20, "PidsLimit": 20, "NanoCpus": 500_000_000}
-    ended = docker_engine.run("sh", "-c", "yes | head -c 200m | dd of=/dev/shm/x bs=1M; true", HostConfig=limits)
-    assert ended.exit_code in (0, 137)
-    created = docker_engine.create("true", HostConfig=limits)
-    assert docker_engine.inspect(created)["HostConfig"]["Memory"] == 32 << 20
-    docker_engine.remove_container(created)
+def test_who_takes_more_memory_than_its_limit_is_killed(docker_engine: DockerEngine) -> None:
+    limits = {"Memory": 32 << 20, "MemorySwap": 32 << 20, "PidsLimit": 20}
+    # tail keeps the last line, and there is only one: it grows until the limit.
+    container = docker_engine.create("sh", "-c", "cat /dev/zero | tail -n 1", HostConfig=limits)
+    docker_engine.start_container(container)
+    assert docker_engine.wait(container) == 137
+    # The engine hears of the end and of its reason by two events.
+    wait_for(lambda: docker_engine.inspect(container)["State"]["OOMKilled"], 10, "the engine to know the reason")
+    docker_engine.remove_container(container)
 
 
 def test_a_published_port_is_reached_on_loopback(docker_engine: DockerEngine) -> None:
@@ -99,6 +102,23 @@ def test_a_paused_engine_answers_nothing_until_it_is_resumed() -> None:
         assert not engine.answers(timeout=0.3)
         engine.resume()
         assert engine.answers()
+
+
+def test_an_engine_with_a_network_of_its_own_keeps_tenants_apart() -> None:
+    with DockerEngine(own_network=True) as engine:
+        engine.import_busybox()
+        for name in ("one", "two"):
+            engine.call("POST", "/networks/create", body={"Name": name})
+        web = engine.create("httpd", "-f", "-p", "80", "-h", "/etc", HostConfig={"NetworkMode": "one"})
+        engine.start_container(web)
+        address = engine.inspect(web)["NetworkSettings"]["Networks"]["one"]["IPAddress"]
+        knock = f"nc -w 2 {address} 80 </dev/null >/dev/null 2>&1 && echo open || echo shut"
+        told = [engine.run("sh", "-c", knock, HostConfig={"NetworkMode": name}).output for name in ("one", "two")]
+        rules = subprocess.run(
+            engine.inside(present.program("iptables"), "-S"), capture_output=True, text=True, check=True
+        )
+    assert told == ["open\n", "shut\n"]
+    assert "DOCKER-ISOLATION-STAGE-2" in rules.stdout
 
 
 @pytest.mark.parametrize("dead", [False, True])
