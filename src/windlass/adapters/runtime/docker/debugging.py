@@ -6,7 +6,8 @@ from typing import Any
 
 import anyio
 
-from windlass.adapters.runtime.docker.engine import Engine
+from windlass.adapters.runtime.docker.creating import create_container
+from windlass.adapters.runtime.docker.engine import Engine, Facts
 from windlass.adapters.runtime.docker.hardening import debug_container
 from windlass.adapters.runtime.docker.labels import Owner
 from windlass.adapters.runtime.docker.refusals import REFUSED, readable_start_error
@@ -14,7 +15,7 @@ from windlass.adapters.runtime.docker.terminals import EngineTerminal, attached
 from windlass.adapters.runtime.docker.validation import check_id
 from windlass.core.errors import Conflict, Invalid, NotFound, Unavailable
 from windlass.core.model.ids import VolumeId
-from windlass.ports.runtime import ImageUnavailable, StartFailed
+from windlass.ports.runtime import StartFailed
 
 
 @asynccontextmanager
@@ -31,12 +32,14 @@ async def debug_shell(
 ) -> AsyncIterator[EngineTerminal]:
     """One that was kept and still runs is attached to again; one that was kept and is over makes room."""
     check_id(name, field="name")
-    facts = await engine.facts()
-    body = debug_container(volume, image=image, command=command, labels=labels, owner=owner, facts=facts)
+
+    def config(facts: Facts) -> dict[str, Any]:
+        return debug_container(volume, image=image, command=command, labels=labels, owner=owner, facts=facts)
+
     container, is_running = await _found(engine, owner, name)
     try:
         if container is None:
-            container = await _made(engine, name, body)
+            container = await create_container(engine, name, config)
         async with attached(engine, container, has_terminal=True) as terminal:
             if not is_running:
                 await _start(engine, container)
@@ -59,14 +62,6 @@ async def _found(engine: Engine, owner: Owner, name: str) -> tuple[str | None, b
         return container, True
     await _remove(engine, container)
     return None, False
-
-
-async def _made(engine: Engine, name: str, body: Mapping[str, Any]) -> str:
-    try:
-        made = await engine.call("POST", "/containers/create", params={"name": name}, body=body)
-    except NotFound as exc:
-        raise ImageUnavailable(exc.message, is_transient=True, code="image-not-found") from exc
-    return str(made["Id"])
 
 
 async def _start(engine: Engine, container: str) -> None:

@@ -102,7 +102,7 @@ class Engine:
         try:
             async with self._session.request(
                 method,
-                f"{self.address.base}{version.prefix}{path}",
+                f"{self.address.base}{version.before(path)}{path}",
                 params=params,
                 data=data,
                 headers=headers,
@@ -121,7 +121,9 @@ class Engine:
         version = self._version or await self._negotiate()
         try:
             with anyio.fail_after(CALL_SECONDS):
-                stream = await hijack(self.address, self._tls, f"{version.prefix}{path}", params=params, body=body)
+                stream = await hijack(
+                    self.address, self._tls, f"{version.before(path)}{path}", params=params, body=body
+                )
         except (OSError, TimeoutError, anyio.EndOfStream, anyio.BrokenResourceError) as exc:
             raise self._unavailable(exc) from exc
         try:
@@ -176,6 +178,10 @@ class _Version(Struct, frozen=True, kw_only=True):
     prefix: str
     is_podman: bool
     engine: str
+
+    def before(self, path: str) -> str:
+        """Podman's own calls, beside the compatible ones, have its own version before them."""
+        return f"/v{self.engine}" if path.startswith("/libpod/") else self.prefix
 
 
 def negotiate(version: Mapping[str, Any]) -> _Version:

@@ -100,15 +100,20 @@ class Cursor:
 
 
 def _pieces(raw: bytes, *, is_last_partial: bool) -> list[LogLine]:
-    """A line, cut again where the engine cut it. Only a long one can have been cut."""
-    starts = [found.start() for found in _PIECE_TIME.finditer(raw)] if len(raw) > PIECE else []
-    if not starts or starts[0] != 0:
-        starts = [0, *starts]
-    ends = [*starts[1:], len(raw)]
-    lines = []
-    for start, end in zip(starts, ends, strict=True):
-        stamp, _, text = raw[start:end].partition(b" ")
-        is_partial = is_last_partial if end == len(raw) else len(text) >= PIECE
+    """A line, cut again where the engine cut it: after each 16 KiB stands a time. The last piece of a cut line may lack its
+    newline; then the next line's time ends it."""
+    lines: list[LogLine] = []
+    is_cut = False
+    while True:
+        stamp, _, text = raw.partition(b" ")
         at = normal_timestamp(stamp.decode("ascii", "replace"))
-        lines.append(LogLine(at=at, stream=Stream.STDOUT, text=text, is_partial=is_partial))
-    return lines
+        found = _PIECE_TIME.match(text, PIECE)
+        is_piece = found is not None
+        if found is None and is_cut:
+            found = _PIECE_TIME.search(text)
+        end = len(text) if found is None else found.start()
+        is_partial = is_piece or (found is None and is_last_partial)
+        lines.append(LogLine(at=at, stream=Stream.STDOUT, text=text[:end], is_partial=is_partial))
+        if found is None:
+            return lines
+        raw, is_cut = text[end:], is_piece

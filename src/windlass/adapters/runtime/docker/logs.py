@@ -51,9 +51,12 @@ async def _read(
     params = {"stdout": "true", "stderr": "true", "timestamps": "true", "follow": "true" if follows else "false"}
     if cursor.last_at:
         params["since"] = since(cursor.last_at)
-    splitter: Splitter = RawLines() if has_terminal else FramedLines(infers_newline=not await engine.is_podman())
+    path, splitter = f"/containers/{container}/logs", _splitter(has_terminal)
+    if await engine.is_podman():
+        # Its own call frames a terminal's log too. In the compatible one nothing tells a piece's time from what was written.
+        path, splitter = f"/libpod{path}", FramedLines(infers_newline=False)
     cursor.begin()
-    async with engine.stream("GET", f"/containers/{container}/logs", params=params) as answer:
+    async with engine.stream("GET", path, params=params) as answer:
         async for data in answer.content.iter_any():
             for line in splitter.feed(data):
                 fresh = cursor.take(line)
@@ -63,6 +66,10 @@ async def _read(
         fresh = cursor.take(line)
         if fresh is not None:
             yield fresh
+
+
+def _splitter(has_terminal: bool) -> Splitter:
+    return RawLines() if has_terminal else FramedLines(infers_newline=True)
 
 
 def since(last_at: str) -> str:

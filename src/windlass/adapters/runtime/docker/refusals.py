@@ -8,12 +8,13 @@ import msgspec
 from windlass.core.errors import Conflict, Invalid, NotFound, Unavailable, WindlassError
 
 REFUSED: Final = "engine-refused"
+_CONFLICT: Final = re.compile(r"name is already in use|container state improper")
 
 
 def refusal(status: int, body: bytes) -> WindlassError:
     """Invalid, NotFound and Conflict as the engine says them; anything else may pass, so it is Unavailable."""
     message = _sentence(body) or f"the engine answered {status}"
-    if "name is already in use" in message:  # a 409 of Docker's; Podman calls it its own failure
+    if _CONFLICT.search(message):  # Docker's 409; Podman calls it a failure of its own
         status = 409
     match status:
         case 400:

@@ -15,6 +15,7 @@ from msgspec import Struct
 from windlass.adapters.runtime.docker import machine as machines
 from windlass.adapters.runtime.docker.address import parse_address
 from windlass.adapters.runtime.docker.backoff import Backoff
+from windlass.adapters.runtime.docker.creating import create_container
 from windlass.adapters.runtime.docker.debugging import debug_shell
 from windlass.adapters.runtime.docker.engine import Engine
 from windlass.adapters.runtime.docker.hardening import ARTIFACTS, run_container
@@ -32,7 +33,6 @@ from windlass.core.model.assignment import Assignment
 from windlass.core.model.ids import Millis, RunId, VolumeId
 from windlass.ports.clock import Clock
 from windlass.ports.runtime import (
-    ImageUnavailable,
     LogLine,
     LogPosition,
     Machine,
@@ -118,20 +118,20 @@ class DockerRuntime:
         return await self._volumes.names()
 
     async def create(self, assignment: Assignment) -> None:
+        run = assignment.run
         try:
-            made = await self._create(assignment)
+            container = await create_container(
+                self._engine, run, lambda facts: run_container(assignment, owner=self._owner, facts=facts)
+            )
         except Conflict as exc:
-            record = await self._inspect(assignment.run)
+            record = await self._inspect(run)
             if record is None:
-                raise Conflict(f"another installation has a container {assignment.run}", code="name-taken") from exc
-            if observed(assignment.run, record).phase is not Phase.CREATED:
+                raise Conflict(f"another installation has a container {run}", code="name-taken") from exc
+            if observed(run, record).phase is not Phase.CREATED:
                 return
-        except NotFound as exc:
-            message = f"the engine no longer has {assignment.spec.image}: {exc.message}"
-            raise ImageUnavailable(message, is_transient=True, code="image-not-found") from exc
         else:
-            self._known[assignment.run] = _Known(str(made["Id"]), assignment.spec.wants_terminal)
-            self._own_creations.add(assignment.run)
+            self._known[run] = _Known(container, assignment.spec.wants_terminal)
+            self._own_creations.add(run)
         await self._open_volume(assignment)
 
     async def start(self, run: RunId) -> None:
@@ -266,18 +266,6 @@ class DockerRuntime:
         self._known.clear()
         self._own_creations.clear()
         return len(containers) + len(volumes) + networks
-
-    async def _create(self, assignment: Assignment) -> Mapping[str, Any]:
-        facts, params = await self._engine.facts(), {"name": assignment.run}
-        body = run_container(assignment, owner=self._owner, facts=facts)
-        try:
-            made: Mapping[str, Any] = await self._engine.call("POST", "/containers/create", params=params, body=body)
-        except Unavailable as exc:
-            if exc.code != REFUSED or "init binary" not in exc.message:
-                raise
-            body = run_container(assignment, owner=self._owner, facts=await self._engine.forget_init())
-            made = await self._engine.call("POST", "/containers/create", params=params, body=body)
-        return made
 
     async def _open_volume(self, assignment: Assignment) -> None:
         """A new volume belongs to root, and an image that runs as somebody else could not write to it. Its directory is opened

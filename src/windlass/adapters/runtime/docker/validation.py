@@ -65,8 +65,8 @@ def check_assignment(assignment: Assignment) -> None:
     for name, value in spec.env:
         if not _VARIABLE.fullmatch(name):
             faults.append(Fault("spec.env", f"{name[:200]!r} cannot name a variable"))
-        elif "\0" in value or len(value) > TEXT_MOST:
-            faults.append(Fault(f"spec.env.{name}", "a value holds no NUL and at most 128 KiB"))
+        elif not _is_word(value):
+            faults.append(Fault(f"spec.env.{name}", "a value is text without NUL, below 128 KiB"))
     if spec.workdir and not _is_plain_path(spec.workdir):
         faults.append(Fault("spec.workdir", f"{spec.workdir[:200]!r} is not an absolute path of the container"))
     faults += [
@@ -76,9 +76,17 @@ def check_assignment(assignment: Assignment) -> None:
 
 
 def _command_faults(command: tuple[str, ...]) -> list[Fault]:
-    if any("\0" in word or len(word) > TEXT_MOST for word in command) or (command and not command[0]):
-        return [Fault("spec.command", "words hold no NUL and at most 128 KiB, and the first is not empty")]
+    if not all(map(_is_word, command)) or (command and not command[0]):
+        return [Fault("spec.command", "words are text without NUL, below 128 KiB, and the first is not empty")]
     return []
+
+
+def _is_word(text: str) -> bool:
+    """Can be handed to a process: lone surrogates cannot, nor what is longer than the kernel takes."""
+    try:
+        return "\0" not in text and len(text.encode()) < TEXT_MOST
+    except UnicodeEncodeError:
+        return False
 
 
 def _number(field: str, value: int, least: int, most: int) -> list[Fault]:

@@ -16,6 +16,7 @@ import msgspec
 from windlass.adapters.runtime.docker.engine import Engine
 from windlass.adapters.runtime.docker.hardening import HELPER_MOUNT, helper_container, volume_name
 from windlass.adapters.runtime.docker.labels import HELPER, Owner
+from windlass.adapters.runtime.docker.refusals import REFUSED
 from windlass.adapters.runtime.docker.tars import LastEntry, directories
 from windlass.adapters.runtime.docker.validation import check_id
 from windlass.core.errors import Conflict, Fault, Invalid, NotFound, Unavailable
@@ -48,8 +49,7 @@ class Volumes:
         parts = _parts(path)
         async with self._helper(volume) as helper:
             await self._refuse_links(helper, parts)
-            if parts:
-                await self._unpack(helper, HELPER_MOUNT, _once(directories(_steps(parts), mode=OPEN_TO_ALL)))
+            await self._make_directories(helper, parts)
             last, target = LastEntry(), "/".join((HELPER_MOUNT, *parts))
             await self._unpack(helper, target, last.watch(tar))
             await self._verify(helper, target, last)
@@ -127,6 +127,17 @@ class Volumes:
             "POST", "/images/create", params=params, data=_EMPTY_TAR, content_type=TAR, seconds=60
         ) as answer:
             await answer.read()
+
+    async def _make_directories(self, helper: str, parts: tuple[str, ...]) -> None:
+        if not parts:
+            return
+        try:
+            await self._unpack(helper, HELPER_MOUNT, _once(directories(_steps(parts), mode=OPEN_TO_ALL)))
+        except (Invalid, Conflict, Unavailable) as exc:
+            if exc.code != REFUSED:
+                raise
+            # A file or, on Podman, whose stat follows links, a link is in the way.
+            raise NotFound(f"{'/'.join(parts)} is not a directory", code="path-not-directory") from exc
 
     async def _unpack(self, helper: str, target: str, tar: AsyncIterator[bytes]) -> None:
         params = {"path": target, "noOverwriteDirNonDir": "true"}
