@@ -6,7 +6,7 @@ from tests.cli.stub import a_job, ended
 
 from windlass.cli.render import lists, table
 from windlass.cli.render.page import job_page
-from windlass.cli.render.values import age, bytes_of, detail, seconds_of, span
+from windlass.cli.render.values import age, bytes_of, detail, first_line, memory, seconds_of, span
 
 NOW = seconds_of("2026-11-15T12:05:00Z") or 0.0
 JOBS = [
@@ -21,7 +21,7 @@ JOBS = [
 
 def test_the_list_of_jobs_in_a_pipe() -> None:
     assert table.lines(lists.JOBS, lists.job_rows(JOBS, NOW)) == [
-        "NAME    STATE      AGE  RAN    IMAGE    DETAIL",
+        "NAME    STATE      AGE  RAN    WHAT     DETAIL",
         "waits   PENDING    5m   -      busybox  needs 4 cores, 1.5 free on 1 node; 2 jobs ahead",
         "held    SUSPENDED  5m   -      busybox  waits to be released",
         "pulls   STARTING   5m   -      busybox  pulling busybox",
@@ -45,7 +45,7 @@ def test_on_a_terminal_states_are_pills_and_nothing_is_wider_than_it() -> None:
 def test_the_wide_list_names_node_needs_and_uid() -> None:
     job = ended(a_job("a", status__node="n1", metadata__uid="u1"))
     assert table.lines(lists.JOBS_WIDE, lists.job_rows([job], NOW, is_wide=True)) == [
-        "NAME  STATE      AGE  RAN   ATTEMPT  NODE  CPU  MEMORY  GPU  UID  IMAGE    DETAIL",
+        "NAME  STATE      AGE  RAN   ATTEMPT  NODE  CPU  MEMORY  GPU  UID  WHAT     DETAIL",
         "a     SUCCEEDED  5m   3.2s  1        n1    1    512Mi   0    u1   busybox",
     ]
 
@@ -155,6 +155,15 @@ def test_small_values() -> None:
         "0s",
         "2d",
     ]
+
+
+def test_memory_is_shown_as_people_say_it() -> None:
+    shown = [memory(q) for q in ("24684100Ki", "512Mi", 1073741824, "1000", "1536Mi", "odd", 5 << 40)]
+    assert shown == ["23.5Gi", "512Mi", "1Gi", "1000", "1.5Gi", "odd", "5Ti"]
+
+
+def test_the_end_of_a_log_in_a_message_is_left_to_the_log() -> None:
+    assert first_line("memory ran out; its last lines:\none\ntwo") == "memory ran out"
 
 
 def test_an_end_without_an_exit_code_is_told_by_reason_and_message() -> None:

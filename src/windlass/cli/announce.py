@@ -3,9 +3,12 @@
 It is asked for again every second, because the reasons change with the rest of the cluster and not with this job.
 """
 
-import sys
+import os
+import shutil
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
 from windlass.cli.render.table import clean
@@ -15,6 +18,7 @@ from windlass.client.documents import Manifest
 from windlass.core.errors import WindlassError
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+CLEAR = "\r\x1b[K"
 FRAME_SECONDS = 0.1
 FRAMES_PER_LOOK = 10
 
@@ -27,8 +31,8 @@ class Announcer:
         self._ref = ref
         self._is_shown = is_shown
         self._hushed = threading.Event()
+        self._is_still = False
         self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
 
     def __enter__(self) -> "Announcer":
         if self._is_shown:
@@ -44,8 +48,18 @@ class Announcer:
         if self._thread is None or self._hushed.is_set():
             return
         self._hushed.set()
-        sys.stderr.write("\r\x1b[K")
-        sys.stderr.flush()
+        _write(CLEAR)
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Nothing is drawn meanwhile."""
+        if self._thread is not None and not self._hushed.is_set():
+            _write(CLEAR)
+        self._is_still = True
+        try:
+            yield
+        finally:
+            self._is_still = False
 
     def _live(self) -> None:
         began, frame, shown = time.monotonic(), 0, "accepted"
@@ -65,11 +79,13 @@ class Announcer:
             client.close()
 
     def _draw(self, text: str) -> None:
-        import shutil
+        if not self._hushed.is_set() and not self._is_still:
+            _write(CLEAR + clean(text)[: shutil.get_terminal_size().columns - 1])
 
-        if not self._hushed.is_set():
-            sys.stderr.write(f"\r\x1b[K{clean(text)[: shutil.get_terminal_size().columns - 1]}")
-            sys.stderr.flush()
+
+def _write(text: str) -> None:
+    """Unbuffered: it is also called inside a signal handler, which may have interrupted a buffered write."""
+    os.write(2, text.encode())
 
 
 def sentence(job: Manifest) -> str:

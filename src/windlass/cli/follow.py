@@ -17,7 +17,7 @@ def follow_to_end(client: Client, job: Manifest, *, is_quiet: bool = False) -> i
     name, uid = name_of(job), job["metadata"]["uid"]
     is_shown = is_terminal(err=True) and not is_quiet
     with Announcer(client, uid, is_shown=is_shown) as announcer:
-        interrupts = Interrupts(name, lambda: client.another().cancel(uid), before_asking=announcer.hush)
+        interrupts = Interrupts(name, lambda: client.another().cancel(uid), asking=announcer.still)
         try:
             with interrupts.handled():
                 ended = _print_until_over(client, uid, announcer)

@@ -8,13 +8,13 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FrameType
 
 from windlass.cli.failures import show
 from windlass.core.errors import WindlassError
 
-QUESTION = "\n{name} is still running.  [c]ancel it   [d]etach and leave it running   [Enter] keep watching: "
+QUESTION = "\n{name} is not over.  [c]ancel it   [d]etach and let it go on   [Enter] keep watching: "
 
 
 class Detached(Exception):
@@ -25,11 +25,16 @@ class Interrupts:
     """`was_cancelled` tells an end we asked for from one that somebody else did."""
 
     def __init__(
-        self, name: str, cancel: Callable[[], object], *, before_asking: Callable[[], None] = lambda: None
+        self,
+        name: str,
+        cancel: Callable[[], object],
+        *,
+        asking: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
+        """`asking` holds while the question stands: whatever draws on the terminal keeps still."""
         self._name = name
         self._cancel = cancel
-        self._before_asking = before_asking
+        self._asking = asking
         self.was_cancelled = False
 
     @contextmanager
@@ -43,8 +48,8 @@ class Interrupts:
     def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
         if self.was_cancelled:
             raise KeyboardInterrupt  # asked a third time: leave at once
-        self._before_asking()
-        answer = self._ask() if sys.stdin.isatty() and sys.stderr.isatty() else "c"
+        with self._asking():
+            answer = self._ask() if sys.stdin.isatty() and sys.stderr.isatty() else "c"
         if answer.startswith("d"):
             raise Detached
         if answer.startswith("c"):

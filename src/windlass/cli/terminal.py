@@ -35,7 +35,7 @@ def attach_when_running(client: Client, job: Manifest) -> int:
     """Wait until there is something to attach to; a job that ended before is shown as its log."""
     uid = job["metadata"]["uid"]
     with Announcer(client, uid, is_shown=is_terminal(err=True)) as announcer:
-        cancel = Interrupts(name_of(job), lambda: client.another().cancel(uid), before_asking=announcer.hush)
+        cancel = Interrupts(name_of(job), lambda: client.another().cancel(uid), asking=announcer.still)
         with cancel.handled():
             job = _until_running(client, uid)
     if is_over(job):

@@ -48,5 +48,9 @@ def whoami(ctx: click.Context, form: str) -> None:
 @click.command("open", cls=Command)
 @click.pass_context
 def open_console(ctx: click.Context) -> None:
-    """Print the address of the console."""
-    say(f"{client_of(ctx).connection.url}/")
+    """Print the address of the console.
+
+    It carries your token behind the `#`, which a browser keeps to itself: treat the line like a password.
+    """
+    connection = client_of(ctx).connection
+    say(f"{connection.url}/{'#token=' + connection.token if connection.token else ''}")

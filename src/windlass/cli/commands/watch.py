@@ -12,7 +12,7 @@ from windlass.cli.follow import summary
 from windlass.cli.names import job_argument
 from windlass.cli.output import is_coloured, is_terminal, note, say, width
 from windlass.cli.render import lists, table
-from windlass.cli.render.values import clock_time, is_over
+from windlass.cli.render.values import clock_time, first_line, is_over
 from windlass.client.client import Client
 from windlass.client.documents import Happening, Manifest
 
@@ -93,6 +93,6 @@ def _watch_screen(client: Client) -> None:
 
 
 def _happening_line(event: Happening) -> str:
-    why = ": ".join(part for part in (event.get("reason"), event.get("message")) if part)
+    why = ": ".join(part for part in (event.get("reason"), first_line(event.get("message"))) if part)
     where = f" on {event['node']}" if event.get("node") else ""
     return f"{clock_time(event.get('at'))}  {event.get('kind', ''):<10}{where}{'  ' + table.clean(why) if why else ''}"

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 
 from windlass.cli.render.table import Cell, Row
-from windlass.cli.render.values import STATE_COLOUR, age, detail, name_of, ran, seconds_of, span, state_of, what
+from windlass.cli.render.values import STATE_COLOUR, age, detail, memory, name_of, ran, seconds_of, span, state_of, what
 from windlass.client.documents import Document, Manifest, Node, Volume
 
-JOBS = ("NAME", "STATE", "AGE", "RAN", "IMAGE", "DETAIL")
-JOBS_WIDE = ("NAME", "STATE", "AGE", "RAN", "ATTEMPT", "NODE", "CPU", "MEMORY", "GPU", "UID", "IMAGE", "DETAIL")
+JOBS = ("NAME", "STATE", "AGE", "RAN", "WHAT", "DETAIL")
+JOBS_WIDE = ("NAME", "STATE", "AGE", "RAN", "ATTEMPT", "NODE", "CPU", "MEMORY", "GPU", "UID", "WHAT", "DETAIL")
 EPHEMERAL = ("NAME", "PHASE", "MODEL", "GPU", "AGE", "RAN", "DETAIL")
 EPHEMERAL_WIDE = ("NAME", "PHASE", "MODEL", "GPU", "AGE", "RAN", "NODE", "POD", "ARTIFACTS", "IMAGE", "DETAIL")
 NODES = ("NAME", "STATE", "POOL", "RUNTIME", "RUNS", "CPU FREE", "MEMORY FREE", "GPU FREE")
@@ -23,7 +23,7 @@ def job_row(job: Manifest, now: float, *, is_wide: bool = False) -> Row:
     first: list[Cell | str] = [name_of(job), state_cell(state_of(job)), created, ran(job, now)]
     if is_wide:
         first += _wide_part(job)
-    return (*first, what(job), Cell(detail(job), STATE_COLOUR.get(state_of(job))))
+    return (*first, what(job, width=80 if is_wide else 32), Cell(detail(job), STATE_COLOUR.get(state_of(job))))
 
 
 def job_rows(jobs: Iterable[Manifest], now: float, *, is_wide: bool = False) -> list[Row]:
@@ -88,14 +88,15 @@ def _wide_part(job: Manifest) -> Sequence[str]:
         str(job["status"].get("attempt", 0)),
         job["status"].get("node") or "-",
         str(needs.get("cpu", "-")),
-        str(needs.get("memory", "-")),
+        memory(needs.get("memory", "-")),
         str(needs.get("gpu", 0)),
         job["metadata"].get("uid", "-"),
     )
 
 
 def _of(node: Node, key: str) -> str:
-    return f"{node.get('free', {}).get(key, '-')} of {node.get('capacity', {}).get(key, '-')}"
+    shown = memory if key == "memory" else str
+    return f"{shown(node.get('free', {}).get(key, '-'))} of {shown(node.get('capacity', {}).get(key, '-'))}"
 
 
 def _until(timestamp: str | None, now: float) -> str:

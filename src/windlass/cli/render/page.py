@@ -6,13 +6,14 @@ from typing import Any
 import click
 
 from windlass.cli.render import table
-from windlass.cli.render.lists import state_cell
 from windlass.cli.render.values import (
     STATE_COLOUR,
     age,
     clock_time,
     command_line,
     detail,
+    first_line,
+    memory,
     money,
     name_of,
     ran,
@@ -20,9 +21,24 @@ from windlass.cli.render.values import (
     span,
     state_of,
 )
-from windlass.client.documents import Happening, LogLine, Manifest
+from windlass.client.documents import Happening, LogLine, Manifest, Run
 
 _OWN_ROW = {"image", "command", "resources", "env", "suspend"}
+_USUAL: dict[str, Any] = {
+    "retries": 0,
+    "priority": 0,
+    "ttlSecondsAfterFinished": 0,
+    "pvcTTLSecondsAfterFinished": 3600,
+    "lostAfter": 600,
+    "graceSeconds": 10,
+    "collect": False,
+    "pidsLimit": 4096,
+    "terminal": False,
+    "network": True,
+    "pvcSize": "1Gi",
+    "onLostNode": "wait",
+}
+"""What nobody chose is not worth a line; `get -o yaml` has it."""
 
 
 def job_page(
@@ -52,9 +68,9 @@ def _head(job: Manifest, now: float, pen: _Pen) -> list[str]:
     state, why = state_of(job), detail(job)
     shown = table.pill(state, STATE_COLOUR.get(state), is_coloured=pen.is_coloured)
     lines = [f"{pen.styled(name_of(job), bold=True)}  {shown}{'  ' + table.clean(why) if why else ''}"]
-    message = (job["status"].get("message") or "").strip()
-    if message and message.partition("\n")[0] not in why:
-        lines += [f"  {table.clean(line)}" for line in message.splitlines()]
+    message = first_line(job["status"].get("message"))
+    if message and message not in why:
+        lines.append(f"  {table.clean(message)}")
     if state == "PENDING":
         lines += [f"  waits: {table.clean(reason)}" for reason in (job["status"].get("waiting") or [])[1:]]
     return lines
@@ -80,12 +96,15 @@ def _about(job: Manifest, now: float) -> Iterable[tuple[str, str]]:
 
 def _spec(spec: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     needs = spec.get("resources") or {}
-    yield "Image", spec.get("image") or "(none: a plain process)"
+    yield "Image", spec.get("image") or "none: a plain process"
     yield "Command", command_line(spec)
-    yield "Resources", f"cpu {needs.get('cpu', '-')}, memory {needs.get('memory', '-')}, gpu {needs.get('gpu', 0)}"
+    yield (
+        "Resources",
+        f"cpu {needs.get('cpu', '-')}, memory {memory(needs.get('memory', '-'))}, gpu {needs.get('gpu', 0)}",
+    )
     yield "Env", "\n".join(f"{key}={value}" for key, value in (spec.get("env") or {}).items())
     for key, value in spec.items():
-        if key not in _OWN_ROW and value not in (None, "", {}, []):
+        if key not in _OWN_ROW and value not in (None, "", {}, []) and _USUAL.get(key) != value:
             yield key, _plain(value)
 
 
@@ -94,7 +113,7 @@ def _runs(job: Manifest, now: float, pen: _Pen) -> list[str]:
     rows = [
         (
             str(run.get("attempt", "-")),
-            state_cell(run.get("state", "-")),
+            _run_state(run),
             run.get("node") or "-",
             clock_time(run.get("startedAt")),
             _took(run.get("startedAt"), run.get("endedAt"), now),
@@ -108,18 +127,28 @@ def _runs(job: Manifest, now: float, pen: _Pen) -> list[str]:
     return [f"  {line}" for line in table.lines(headings, rows, is_coloured=pen.is_coloured)] if rows else []
 
 
+def _run_state(run: Run) -> table.Cell:
+    state = run.get("state", "-")
+    return table.Cell(state, "red" if run.get("exitCode") else STATE_COLOUR.get(state), is_pill=True)
+
+
 def _events(happenings: Sequence[Happening], now: float, pen: _Pen) -> list[str]:
     rows = [
         (
             clock_time(event.get("at")),
             event.get("kind", ""),
             event.get("node") or "",
-            ": ".join(part for part in (event.get("reason"), event.get("message")) if part),
+            _why(event),
         )
         for event in happenings
     ]
     headings = ("AT", "WHAT", "NODE", "WHY")
     return [f"  {line}" for line in table.lines(headings, rows, is_coloured=pen.is_coloured)] if rows else []
+
+
+def _why(event: Happening) -> str:
+    reason, message = event.get("reason") or "", first_line(event.get("message"))
+    return ": ".join(part for part in (reason, message) if part)
 
 
 def _fields(pairs: Iterable[tuple[str, str]], pen: _Pen) -> list[str]:

@@ -7,6 +7,7 @@ import click
 from msgspec import Struct
 
 GAP = "  "
+LAST_WIDTH_MIN = 12
 
 
 class Cell(Struct, frozen=True):
@@ -27,8 +28,7 @@ def lines(
         table = [[Cell(c.text) for c in row] for row in table]
     widths = [max(_room(row[i]) for row in table) for i in range(len(headings))]
     if width is not None:
-        before = sum(widths[:-1]) + len(GAP) * (len(widths) - 1)
-        widths[-1] = max(8, min(widths[-1], width - before))
+        widths[-1] = min(widths[-1], _room_left(widths, width))
     shown = [_line(row, widths, is_cut=width is not None) for row in table]
     if is_coloured:
         shown[0] = click.style(shown[0], dim=True)
@@ -40,8 +40,7 @@ def stream_line(row: Row, widths: list[int], *, is_coloured: bool = False, width
     cells = [_cell(c) if is_coloured else Cell(_cell(c).text) for c in row]
     widths.extend([0] * (len(cells) - len(widths)))
     widths[:] = [max(had, _room(cell)) for had, cell in zip(widths, cells, strict=True)]
-    before = sum(widths[:-1]) + len(GAP) * (len(widths) - 1)
-    last = widths[-1] if width is None else max(8, width - before)
+    last = widths[-1] if width is None else _room_left(widths, width)
     return _line(cells, [*widths[:-1], last], is_cut=width is not None)
 
 
@@ -59,6 +58,12 @@ def columns_of(text: str) -> int:
 
 def pill(state: str, colour: str | None, *, is_coloured: bool) -> str:
     return _paint(Cell(state, colour, is_pill=True)) if is_coloured and colour else state
+
+
+def _room_left(widths: Sequence[int], width: int) -> int:
+    """For the last column. Where the others fill the line by themselves it is wrapped anyway, and nothing is cut."""
+    left = width - sum(widths[:-1]) - len(GAP) * (len(widths) - 1)
+    return left if left >= LAST_WIDTH_MIN else 1 << 16
 
 
 def _cell(value: Cell | str) -> Cell:

@@ -1,5 +1,6 @@
 """Times, sizes and states as people read them."""
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -30,6 +31,9 @@ STATE_COLOUR: Final[Mapping[str, str]] = {
     "Inactive": "red",
 }
 OVER: Final = frozenset({"SUCCEEDED", "FAILED", "TIMED_OUT", "CANCELLED"})
+SAID_BY_STATE: Final = frozenset({"Cancelled", "DeadlineExceeded"})
+_QUANTITY: Final = re.compile(r"(\d+)(?:([KMGT])i)?", re.ASCII)
+_LAST_LINES: Final = re.compile(r";? its last lines:\s*$", re.ASCII)
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
@@ -120,9 +124,23 @@ def command_line(spec: Mapping[str, Any]) -> str:
     return command if isinstance(command, str) else join(str(word) for word in command)
 
 
-def what(job: Manifest) -> str:
-    """The image; a job without one is named by its command."""
-    return job["spec"].get("image") or command_line(job["spec"]) or "-"
+def what(job: Manifest, *, width: int = 32) -> str:
+    """The image; a job without one is named by its command. Cut in the middle of nowhere: `-o json` has all of it."""
+    text: str = job["spec"].get("image") or command_line(job["spec"]) or "-"
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def memory(quantity: object) -> str:
+    """`24684100Ki` as `23.5Gi`; what cannot be read stays as it is."""
+    matched = _QUANTITY.fullmatch(str(quantity))
+    if matched is None:
+        return str(quantity)
+    size = float(matched[1]) * 1024 ** (" KMGT".index(matched[2]) if matched[2] else 0)
+    for unit in ("", "Ki", "Mi", "Gi"):
+        if size < 1024:
+            return f"{size:.1f}".removesuffix(".0") + unit
+        size /= 1024
+    return f"{size:.1f}".removesuffix(".0") + "Ti"
 
 
 def detail(job: Manifest) -> str:
@@ -132,7 +150,7 @@ def detail(job: Manifest) -> str:
     if state == "SUSPENDED":
         return "waits to be released"
     if state == "PENDING":
-        return "; ".join(status.get("waiting") or []) or _first_line(status.get("message")) or ""
+        return "; ".join(status.get("waiting") or []) or first_line(status.get("message")) or ""
     if state in {"SCHEDULED", "STARTING"}:
         return status.get("progress") or status.get("reason") or ""
     if state == "RUNNING":
@@ -147,9 +165,12 @@ def _ended_badly(job: Manifest) -> str:
     reason, code = status.get("reason") or "", status.get("exitCode")
     if reason in {"ExitCode", "Error", ""} and code is not None:
         return f"exit code {code}"
-    message = _first_line(status.get("message"))
+    message = first_line(status.get("message"))
+    if reason in SAID_BY_STATE:
+        return message
     return f"{reason}: {message}" if message and reason else reason or message
 
 
-def _first_line(text: str | None) -> str:
-    return (text or "").strip().partition("\n")[0]
+def first_line(text: str | None) -> str:
+    """Of a message that goes on with the end of a log: the log has its own place."""
+    return _LAST_LINES.sub("", (text or "").strip().partition("\n")[0])
