@@ -105,7 +105,18 @@ class Agent:
             report=self._report,
             start_slots=self._start_slots,
         )
-        tasks.start_soon(keeper.live)
+        tasks.start_soon(self._live, keeper)
+
+    async def _live(self, keeper: Keeper) -> None:
+        """A fault of ours in one run must not end the others: it is logged, and the run taken up again from what is there."""
+        pause = _RETRY_PAUSE_MS
+        while True:
+            try:
+                return await keeper.live()
+            except Exception:
+                log.exception("keeper.failed", run=keeper.assignment.run)
+            await self._pause(pause)
+            pause = min(pause * 2, _SWEEP_MS)
 
     async def _remove_run(self, run: RunId) -> None:
         """Its end was accepted and its time is over; its log stays."""

@@ -85,14 +85,11 @@ class Keeper:
         if seen.phase is Phase.CREATED and seen.error:
             return verdict.never_started(self.assignment, WindlassError(seen.error))
         await self._failpoints.reach("agent.after_ack_before_create")
-        try:
-            return await self._until_stopped(self._prepare_and_start)
-        except (ImageUnavailable, WindlassError) as why:
-            log.info("run.refused", run=self.assignment.run, error=str(why))
-            return verdict.never_started(self.assignment, why)
+        return await self._until_stopped(self._prepare_and_start)
 
     async def _until_stopped(self, work: Callable[[], Awaitable[None]]) -> RunEnded | None:
         """A cancel does not wait for a pull; but what was started meanwhile is followed to its end."""
+        refusal: WindlassError | None = None
         async with anyio.create_task_group() as tasks:
 
             async def stop_early() -> None:
@@ -100,8 +97,14 @@ class Keeper:
                 tasks.cancel_scope.cancel()
 
             tasks.start_soon(stop_early)
-            await work()
+            try:
+                await work()
+            except WindlassError as why:
+                refusal = why
             tasks.cancel_scope.cancel()
+        if refusal is not None:
+            log.info("run.refused", run=self.assignment.run, error=refusal.message)
+            return verdict.never_started(self.assignment, refusal)
         if not self._stop_asked.is_set():
             return None
         seen = await self._observe()

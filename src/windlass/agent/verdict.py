@@ -2,6 +2,7 @@
 
 from enum import StrEnum
 
+from windlass.core.errors import WindlassError
 from windlass.core.model.assignment import Assignment
 from windlass.core.model.facts import RunEnded
 from windlass.core.model.run import RunState
@@ -48,7 +49,7 @@ def _name_end(assignment: Assignment, seen: Observed, cause: StopCause | None) -
     return RunState.EXITED, "ExitCode", f"exit code {seen.exit_code}"
 
 
-def never_started(assignment: Assignment, why: Exception) -> RunEnded:
+def never_started(assignment: Assignment, why: WindlassError) -> RunEnded:
     """Of a run that found no image, no command, no device."""
     match why:
         case ImageUnavailable():
@@ -57,8 +58,7 @@ def never_started(assignment: Assignment, why: Exception) -> RunEnded:
             reason, retriable = "StartFailed", False
         case _:
             reason, retriable = "CreateFailed", True
-    hint = getattr(why, "hint", None)
-    message = f"{why}; {hint}" if hint else str(why)
+    message = f"{why.message}; {why.hint}" if why.hint else why.message
     return RunEnded(
         run=assignment.run,
         token=assignment.token,

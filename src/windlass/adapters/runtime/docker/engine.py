@@ -59,6 +59,8 @@ class Engine:
         self._session = aiohttp.ClientSession(
             connector=connector,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
+            # Archives are passed on as they come; an engine that is offered gzip compresses them.
+            headers={"Accept-Encoding": "identity"},
             auto_decompress=False,
         )
         self._version: _Version | None = None

@@ -1,0 +1,99 @@
+"""A real `windlass up` as a part: own data directory, free port, killed and started again at will, and its command line."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.parts.process import ServerProcess
+from windlass.client.client import Client
+from windlass.client.connection import find
+
+_BIN = Path(sys.executable).parent
+
+
+class WindlassServer(ServerProcess):
+    name = "up"
+
+    def __init__(
+        self,
+        *,
+        docker_host: str | None = None,
+        environ: dict[str, str] | None = None,
+        flags: tuple[str, ...] = (),
+        directory: Path | None = None,
+    ) -> None:
+        super().__init__(directory)
+        self.data = self.directory / "data"
+        self._runtime = ("--docker-host", docker_host) if docker_host else ("--runtime", "process")
+        self.extra = dict(environ or {})
+        self._flags = flags
+
+    def command(self) -> list[str]:
+        return [str(_BIN / "windlass"), "up", "--data-dir", str(self.data), "--port", "0", *self._runtime, *self._flags]
+
+    def environment(self) -> dict[str, str]:
+        return {**super().environment(), **self.variables(), **self.extra}
+
+    def variables(self) -> dict[str, str]:
+        """What points a command line at this server."""
+        return {"WINDLASS_DATA_DIR": str(self.data), "WINDLASS_TEST": "1"}
+
+    def prepare(self) -> None:
+        (self.data / "client.json").unlink(missing_ok=True)  # the address of the server before a crash is stale
+
+    def is_ready(self) -> bool:
+        return (self.data / "client.json").exists()
+
+    def stop(self) -> None:
+        super().stop()
+
+    def close(self) -> None:
+        """The whole installation with it: containers and processes would outlive the server, as they should."""
+        try:
+            super().stop()
+            if self.data.exists():
+                self.cli("down", "--purge", "--yes", *self._down_flags())
+        finally:
+            super().close()
+
+    def _down_flags(self) -> tuple[str, ...]:
+        return self._runtime if self._runtime[0] == "--docker-host" else ()
+
+    @property
+    def url(self) -> str:
+        return str(json.loads((self.data / "client.json").read_text())["url"])
+
+    @property
+    def token(self) -> str:
+        return (self.data / "token").read_text()
+
+    def client(self) -> Client:
+        return Client(find(self.variables()))
+
+    def cli(self, *arguments: str, program: str = "windlass", check: bool = True, **options: Any) -> "Said":
+        """One command line to its end, as a person would type it."""
+        done = subprocess.run(
+            [str(_BIN / program), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=options.pop("timeout", 120),
+            env={**os.environ, **self.variables(), "NO_COLOR": "1"},
+            **options,
+        )
+        said = Said(done.returncode, done.stdout, done.stderr)
+        assert not check or said.code == 0, said
+        return said
+
+
+class Said:
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    def __repr__(self) -> str:
+        return f"exit {self.code}\n--- stdout\n{self.out}\n--- stderr\n{self.err}"
+
+    def json(self) -> Any:
+        return json.loads(self.out)
