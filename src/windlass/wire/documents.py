@@ -6,7 +6,7 @@ no float ever decides anything.
 """
 
 import json
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, Final, NoReturn
 
 from msgspec import Struct
@@ -74,8 +74,11 @@ def read_number(text: str) -> Decimal:
     """Exactly what is written, within a range that every later step can bear."""
     if len(text) > _NUMBER_TEXT_MAX:
         raise Invalid(f"a number has more than {_NUMBER_TEXT_MAX} characters", code="number")
-    number = Decimal(text)
-    if abs(number.adjusted()) > _EXPONENT_MAX:
+    try:
+        number = Decimal(text)
+    except InvalidOperation:  # an exponent that the module itself cannot hold
+        number = None
+    if number is None or abs(number.adjusted()) > _EXPONENT_MAX:
         raise Invalid(f"the number {text} is out of range", code="number")
     return number
 
@@ -111,8 +114,8 @@ def _check_size(raw: bytes, limits: DocumentLimits) -> None:
 
 def _check_depth(data: Any, limits: DocumentLimits) -> None:
     level = [data]
-    for _ in range(limits.depth_max + 1):
-        level = [child for value in level for child in _children(value)]
+    for _ in range(limits.depth_max):
+        level = [child for value in level for child in _children(value) if isinstance(child, dict | list)]
         if not level:
             return
     raise _too_deep(limits)
