@@ -15,6 +15,7 @@ from windlass.core.model.tenant import Tenant
 from windlass.core.world.place import place
 from windlass.core.world.submit import submit
 from windlass.core.world.world import Policy, World
+from windlass.ports.failpoints import NONE
 from windlass.ports.store import Deposed, Expect, Limits, Refused, Unknown, Write
 from windlass.testing.builders import a_job_id, a_node, a_submission
 from windlass.testing.store import MemoryStore
@@ -56,7 +57,7 @@ class ScriptedStore(MemoryStore):
 async def a_leader(store: MemoryStore) -> tuple[World, Committer]:
     epoch, fence = await take_epoch(store)
     world, revision, marked_at = await rebuild(store, epoch=epoch, policy=Policy())
-    return world, Committer(world, store, StillClock(), fence=fence, revision=revision, marked_at=marked_at)
+    return world, Committer(world, store, StillClock(), NONE, fence=fence, revision=revision, marked_at=marked_at)
 
 
 async def settled(world: World, committer: Committer) -> None:

@@ -43,10 +43,10 @@ async def assemble(
 ) -> ControlPlane:
     epoch, fence = await take_epoch(store, epoch_seen=epoch_seen)
     world, revision, marked_at = await rebuild(store, epoch=epoch, policy=policy or Policy())
-    committer = Committer(world, store, clock, fence=fence, revision=revision, marked_at=marked_at)
+    committer = Committer(world, store, clock, failpoints, fence=fence, revision=revision, marked_at=marked_at)
     brain = Brain(world, committer, clock, failpoints)
     specs = Specs(store)
-    dispatch = Dispatch(world, specs)
+    dispatch = Dispatch(world, specs, failpoints)
     committer.listen(dispatch.committed)
     read_model = ReadModel(tables, store, newest=lambda: committer.revision, offload=offload)
     webhooks = Webhooks(brain, read_model, fetcher)

@@ -37,11 +37,16 @@ class Brain:
         self.failpoints = failpoints
         self._wake = anyio.Event()
 
-    async def decide(self, verb: Callable[[Millis], T]) -> tuple[T, int]:
-        """Apply a decision and wait for the disk: its result and the revision that holds it. Only then may anyone hear of it."""
+    async def decide(self, verb: Callable[[Millis], T], *, failpoint: str = "") -> tuple[T, int]:
+        """Apply a decision and wait for the disk: its result and the revision that holds it. Only then may anyone hear of it.
+
+        `failpoint` names the place between the two.
+        """
         self.committer.check_writable()
         result = verb(self.clock.now())
         number = self.world.number
+        if failpoint:
+            await self.failpoints.reach(failpoint)
         self._wake.set()
         return result, await self.committer.durable(number)
 
@@ -52,18 +57,19 @@ class Brain:
         """Expire what is due, place what fits, sleep until a fact or the next due moment."""
         while True:
             now = self.clock.now()
-            if not self._step(now):
-                await self._sleep(now)
-            else:
-                await self.failpoints.reach("sched.after_pick")
+            if await self._step(now):
                 await anyio.lowlevel.checkpoint()
+            else:
+                await self._sleep(now)
 
-    def _step(self, now: Millis) -> bool:
+    async def _step(self, now: Millis) -> bool:
         """True when there is more to do at once."""
         self._wake = anyio.Event()
         before = self.world.number
         expire(self.world, now=now)
         placed = place(self.world, now=now, limit=_PLACEMENTS_A_ROUND)
+        if placed:
+            await self.failpoints.reach("sched.after_pick")
         if self.world.number != before:
             self.committer.nudge()
         due = self.world.next_due()

@@ -18,6 +18,7 @@ from windlass.core.world.journal import Entry
 from windlass.core.world.records import NUMBER_KEY, Mark, Record, encode, store_key
 from windlass.core.world.world import World
 from windlass.ports.clock import Clock
+from windlass.ports.failpoints import Failpoints
 from windlass.ports.store import Delete, Expect, Put, Refused, Store, Unknown, Write
 
 log = structlog.get_logger()
@@ -42,12 +43,21 @@ class _Waiting:
 
 class Committer:
     def __init__(
-        self, world: World, store: Store, clock: Clock, *, fence: Expect, revision: int, marked_at: int
+        self,
+        world: World,
+        store: Store,
+        clock: Clock,
+        failpoints: Failpoints,
+        *,
+        fence: Expect,
+        revision: int,
+        marked_at: int,
     ) -> None:
         """`marked_at` is the revision of the number key as we read it when we began to lead; 0: there was none."""
         self._world = world
         self._store = store
         self._clock = clock
+        self._failpoints = failpoints
         self._fence = fence
         self._marked_at = marked_at
         self._settled = world.number
@@ -104,6 +114,7 @@ class Committer:
         except Refused as error:
             self._take_back(error)
         else:
+            await self._failpoints.reach("commit.after_write_before_settle")
             self._settle(entries, number, revision)
 
     async def _write(self, entries: Sequence[Entry], number: int) -> int:

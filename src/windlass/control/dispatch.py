@@ -17,6 +17,7 @@ from windlass.core.model.volume import Volume, VolumeState
 from windlass.core.world.journal import Entry
 from windlass.core.world.records import Table
 from windlass.core.world.world import World
+from windlass.ports.failpoints import Failpoints
 
 log = structlog.get_logger()
 
@@ -32,8 +33,9 @@ class _NodeSet:
 class Dispatch:
     """Fed by the committer; each node's link waits on its own set."""
 
-    def __init__(self, world: World, specs: Specs) -> None:
+    def __init__(self, world: World, specs: Specs, failpoints: Failpoints) -> None:
         self._world = world
+        self._failpoints = failpoints
         self._specs = specs
         self._sets: defaultdict[NodeId, _NodeSet] = defaultdict(_NodeSet)
         self._made: dict[RunId, Assignment] = {}
@@ -63,6 +65,7 @@ class Dispatch:
         while True:
             one.changed = anyio.Event()
             yield await self._assemble(node, one)
+            await self._failpoints.reach("dispatch.after_send")
             await one.changed.wait()
 
     async def _assemble(self, node: NodeId, one: _NodeSet) -> Assignments:

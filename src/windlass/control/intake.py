@@ -59,7 +59,7 @@ class Intake:
             return await self._replay(tenant, idempotency)
         job = JobId(self._ids.uuid7())
         verb = partial(_submit, brain, tenant, submission, job, idempotency, render)
-        (accepted, spec), revision = await brain.decide(verb)
+        (accepted, spec), revision = await brain.decide(verb, failpoint="submit.after_reserve")
         self._specs.note(job, spec)
         await brain.failpoints.reach("submit.after_commit_before_ack")
         return Accepted(job=accepted, spec=spec, revision=revision)
