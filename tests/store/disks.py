@@ -80,30 +80,32 @@ class Platter:
         self._pending: dict[str, list[Write | Truncate]] = {}
         self._lock = threading.Lock()
 
-    def note(self, name: str, operation: Operation) -> None:
+    def note(self, path: str, operation: Operation) -> None:
         with self._lock:
             match operation:
                 case Write() | Truncate():
-                    self._pending.setdefault(name, []).append(operation)
+                    self._pending.setdefault(path, []).append(operation)
                 case Sync():
-                    content = self._synced.setdefault(name, bytearray())
-                    for waiting in self._pending.pop(name, []):
+                    content = self._synced.setdefault(path, bytearray())
+                    for waiting in self._pending.pop(path, []):
                         _apply(content, waiting)
                 case Remove():
-                    self._synced.pop(name, None)
-                    self._pending.pop(name, None)
+                    self._synced.pop(path, None)
+                    self._pending.pop(path, None)
 
-    def cut(self, directory: Path, chance: random.Random) -> None:
-        """Write what a power cut at this moment leaves: all that was synced, and of the rest whatever chance decides."""
+    def cut(self, directory: Path, chance: random.Random, *, kept: float, torn: float) -> None:
+        """Write what is left when everything stops now: all that was synced, and of the rest whatever chance decides.
+
+        `kept` is the probability that an operation reached the disk before its sync, `torn` that only its first sectors did.
+        """
         directory.mkdir()
-        kept = chance.choice((0.0, 0.0, 0.5, 0.9, 1.0))
         with self._lock:
-            for name in sorted({*self._synced, *self._pending}):
-                content = bytearray(self._synced.get(name, b""))
-                for operation in self._pending.get(name, []):
+            for path in sorted({*self._synced, *self._pending}):
+                content = bytearray(self._synced.get(path, b""))
+                for operation in self._pending.get(path, []):
                     if chance.random() < kept:
-                        _apply(content, _torn(operation, chance))
-                (directory / os.path.basename(name)).write_bytes(content)
+                        _apply(content, _tear(operation, chance) if chance.random() < torn else operation)
+                (directory / os.path.basename(path)).write_bytes(content)
 
 
 def _apply(content: bytearray, operation: Write | Truncate) -> None:
@@ -116,9 +118,8 @@ def _apply(content: bytearray, operation: Write | Truncate) -> None:
     content[offset : offset + len(data)] = data
 
 
-def _torn(operation: Write | Truncate, chance: random.Random) -> Write | Truncate:
-    """Of every fourth write only the first sectors arrived."""
-    if isinstance(operation, Truncate) or len(operation.data) <= SECTOR or chance.random() > 0.25:
+def _tear(operation: Write | Truncate, chance: random.Random) -> Write | Truncate:
+    if isinstance(operation, Truncate) or len(operation.data) <= SECTOR:
         return operation
     sectors = chance.randrange(1, len(operation.data) // SECTOR + 1)
     return Write(operation.offset, operation.data[: SECTOR * sectors])

@@ -41,7 +41,8 @@ class Plug:
         # First what was acknowledged, then the image: the other way round would accuse the innocent.
         acknowledged = self.acknowledged[:]
         image = self._directory / f"cut-{self.cuts_left:03}"
-        self._platter.cut(image, self._chance)
+        kept = self._chance.choice((0.0, 0.0, 0.5, 0.9, 1.0))
+        self._platter.cut(image, self._chance, kept=kept, torn=0.25)
         (image / "acknowledged.json").write_text(json.dumps(acknowledged))
 
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from anyio.lowlevel import checkpoint
 
-from windlass.adapters.blobs.digests import absent, check_expected, digest_of, hex_of
+from windlass.adapters.blobs.digests import absent, check_expected, check_whole, digest_of, hex_of
 from windlass.core.errors import TooLarge, Unavailable
 from windlass.ports.blobs import Blob, BlobWriter
 
@@ -66,18 +66,23 @@ class _Writer:
         self.content = bytearray()
         self._blobs = blobs
         self._size_max = size_max
+        self._is_whole = True
         self._sealed: Blob | None = None
 
     async def write(self, chunk: bytes) -> None:
         assert self._sealed is None, "a sealed blob takes no more bytes"
+        check_whole(self._is_whole)
+        self._is_whole = False
         await checkpoint()
         self.content += chunk
         if len(self.content) > self._size_max:
             raise TooLarge(f"more than the {self._size_max} bytes allowed", code="blob-too-large")
         self._blobs.check_space()
+        self._is_whole = True
 
     async def seal(self, *, expected: str | None = None) -> Blob:
         if self._sealed is None:
+            check_whole(self._is_whole)
             await checkpoint()
             digest = digest_of(hashlib.sha256(self.content).hexdigest())
             check_expected(digest, expected)

@@ -1,8 +1,11 @@
-"""Digests: the only names blobs have. Checked strictly, because a digest from outside becomes part of a path or key."""
+"""Digests: the only names blobs have. Checked strictly, because a digest from outside becomes part of a path or key.
+
+Also the answers that every kind of blobs gives alike.
+"""
 
 import re
 
-from windlass.core.errors import Invalid, NotFound
+from windlass.core.errors import Invalid, NotFound, Unavailable
 
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})", re.ASCII)
 
@@ -28,3 +31,9 @@ def check_expected(digest: str, expected: str | None) -> None:
 
 def absent(digest: str) -> NotFound:
     return NotFound(f"there is no blob {digest}", code="blob-not-found")
+
+
+def check_whole(is_whole: bool) -> None:
+    """A writer that failed once must not be sealed: its bytes are not those that were handed to it."""
+    if not is_whole:
+        raise Unavailable("an earlier write of this blob failed", code="blobs-failed")

@@ -66,11 +66,16 @@ def expectation_failed(expectation: Expect, created: int, modified: int) -> bool
 
 
 def _written_bytes(writes: Sequence[Write]) -> int:
-    keys = {write.key for write in writes}
-    if len(keys) != len(writes):
+    if len(writes) > 1 and len({write.key for write in writes}) != len(writes):
         raise _malformed("a key may be written once per commit")
-    size = sum(len(write.value) for write in writes if type(write) is Put)
-    return size + sum(len(encode_key(key)) for key in keys)
+    size = 0
+    for write in writes:
+        key = write.key
+        # This runs for every write there is: a look at the flag is cheaper than encoding twice.
+        size += len(key) if key and key.isascii() else len(encode_key(key))
+        if type(write) is Put:
+            size += len(write.value)
+    return size
 
 
 def _encode(text: str) -> bytes:

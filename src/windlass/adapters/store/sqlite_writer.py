@@ -1,12 +1,12 @@
 """The SQLite store's one writer: a thread that owns the write connection and commits in groups.
 
-Jobs that wait share one transaction and so one fsync, each inside a savepoint of its own. Answers cross back to the event
-loop once per batch. Which errors are certain and which are not is decided here:
+Jobs that wait share one transaction and so one fsync. Answers cross back to the event loop once per batch. Which errors
+are certain and which are not is decided here:
 
-- A job that fails leaves no trace; the others of its batch do not notice.
-- An error before COMMIT, or one that says COMMIT could not write everything (full, busy, read-only, a failed write): the
-  transaction cannot be in the WAL. Refused. The batch is tried again one by one, since its neighbour's size is no reason
-  to refuse a small commit.
+- A job that fails before its first write (an expectation that does not hold) has left no trace; the batch goes on.
+- A later error, or one that says COMMIT could not write everything (full, busy, read-only, a failed write): the transaction
+  cannot be in the WAL. It is rolled back and each job tried again in a transaction of its own, so that only the culprit is
+  refused. This is what savepoints would be for; they cost a sixth of a small commit, and a full disk takes them along.
 - Any other failure of COMMIT, such as a failed fsync, may have left a complete transaction in the WAL: invisible now, but
   there after a crash. The next durable commit overwrites it, so we try one at once. When that succeeds the answer is
   Refused, else Unknown, and until one does nothing else is written and nothing is read (`in_doubt`).
@@ -58,7 +58,7 @@ class _Outcome(Struct):
 
 
 class _RolledBack(Exception):
-    """The whole transaction is gone, surely without effect."""
+    """The whole transaction is gone, surely without effect. Its cause says why."""
 
 
 class Writer:
@@ -151,7 +151,8 @@ class Writer:
             return self._write_together(batch)
         except _RolledBack as exc:
             if len(batch) == 1:
-                return _all_fail(batch, _refused(exc.__cause__)), []
+                cause = exc.__cause__
+                return [_Outcome(batch[0], error=cause if isinstance(cause, WindlassError) else _refused(cause))], []
         except Exception as exc:
             log.error("store_commit_failed", jobs=len(batch), error=repr(exc))  # no traceback: it would carry values
             return self._resolve_doubt(batch, exc), []
@@ -163,7 +164,7 @@ class Writer:
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             outcomes = [self._run_job(task, tx) for task in batch]
-        except apsw.Error as exc:
+        except Exception as exc:
             self._roll_back()
             raise _RolledBack from exc
         try:
@@ -177,23 +178,14 @@ class Writer:
         return outcomes, tx.committed
 
     def _run_job(self, task: _Task, tx: Transaction) -> _Outcome:
-        """One job in a savepoint. An error that took the whole transaction with it is the batch's."""
-        revision, committed = tx.revision, len(tx.committed)
-        tx.connection.execute("SAVEPOINT job")
+        """An error before the job's first write is its own; after it, or when the transaction is gone, it is the batch's."""
+        changes_before = tx.connection.total_changes()
         try:
-            outcome = _Outcome(task, result=task.job(tx))
-        except Exception as exc:
-            if not tx.connection.in_transaction:
+            return _Outcome(task, result=task.job(tx))
+        except WindlassError as exc:
+            if tx.connection.total_changes() != changes_before:
                 raise
-            tx.connection.execute("ROLLBACK TO job")
-            tx.revision = revision
-            del tx.committed[committed:]
-            if not isinstance(exc, WindlassError):
-                log.error("store_job_failed", error=repr(exc))
-                exc = _refused(exc)
-            outcome = _Outcome(task, error=exc)
-        tx.connection.execute("RELEASE job")
-        return outcome
+            return _Outcome(task, error=exc)
 
     def _resolve_doubt(self, batch: Sequence[_Task], exc: Exception) -> list[_Outcome]:
         self.in_doubt = True
