@@ -6,10 +6,14 @@ What is under way counts as already there; an image that does not fit is refused
 import contextlib
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import Final
 
 from windlass.images.errors import NodeError
 from windlass.images.nodes import Node
 from windlass.images.text import show_size
+
+_PEAK: Final = 2
+"""While an image is unpacked, what was downloaded and what is unpacked lie on the disk together."""
 
 
 class NoRoom(NodeError):
@@ -26,9 +30,9 @@ class DiskGuard:
         if self._min_free == 0:
             return
         free = await node.free_bytes()
-        left = free - self._under_way[node.name] - size
+        left = free - self._under_way[node.name] - _PEAK * size
         if left < self._min_free:
-            what = f"{show_size(free)} free, the image takes up to {show_size(size)}"
+            what = f"{show_size(free)} free, the image takes up to {show_size(_PEAK * size)} while it is unpacked"
             step = "prune the node, or lower MIN_FREE"
             raise NoRoom(
                 "disk.low", what, where=node.name, expected=f"{show_size(self._min_free)} left after it", next_step=step
@@ -36,8 +40,8 @@ class DiskGuard:
 
     @contextlib.contextmanager
     def reserved(self, node: Node, size: int) -> Iterator[None]:
-        self._under_way[node.name] += size
+        self._under_way[node.name] += _PEAK * size
         try:
             yield
         finally:
-            self._under_way[node.name] -= size
+            self._under_way[node.name] -= _PEAK * size

@@ -28,7 +28,7 @@ def is_worth_a_copy(want: Want, result: Result) -> bool:
     Not where the registry *denied* it: a copy must not hand out what a node has no right to. Not for a moved tag:
     nobody but the registry knows which version is right.
     """
-    if result.outcome is Outcome.SUCCESS or result.reason in ("DISK", "SSH") or want.has_moved:
+    if result.outcome is Outcome.SUCCESS or result.reason in ("DISK", "NODE", "SSH") or want.has_moved:
         return False
     return cause_of(result.detail) is not Cause.DENIED
 
@@ -56,11 +56,24 @@ async def copy_from_peers(
         mine = [want for want in wants if want.node == name]
         if mine:
             tools.progress.expect(name, len(mine), sum(want.size for want in mine))
+    spreads = [_Spread(nodes, inventories, g, rows[g[0].name], tools, lines, results) for g in by_image.values()]
     async with task_group() as tasks:
-        for group in sorted(by_image.values(), key=lambda group: -group[0].size):
-            spread = _Spread(nodes, inventories, group, rows[group[0].name], tools, lines, results)
-            tasks.start_soon(spread.run)
+        for family in _families(spreads):
+            tasks.start_soon(_one_by_one, family)
     return results
+
+
+def _families(spreads: Sequence["_Spread"]) -> list[list["_Spread"]]:
+    """Images that may share layers, by the lowest one. Each waits for the one before, so a common layer goes once."""
+    families: defaultdict[str, list[_Spread]] = defaultdict(list)
+    for spread in spreads:
+        families[spread.lowest_layer].append(spread)
+    return sorted(families.values(), key=lambda family: -sum(spread.size for spread in family))
+
+
+async def _one_by_one(family: Sequence["_Spread"]) -> None:
+    for spread in family:
+        await spread.run()
 
 
 def _moved(want: Want, row: Row) -> Result:
@@ -94,6 +107,15 @@ class _Spread:
         self._names = tuple(dict.fromkeys(want.name for want in wants))
         self._image = row.content()
         self._done: set[str] = set()
+
+    @property
+    def lowest_layer(self) -> str:
+        """Empty where the runtime's listing does not say: all such images count as one family."""
+        return self._image.layers[0] if self._image.layers else ""
+
+    @property
+    def size(self) -> int:
+        return self._row.size
 
     async def run(self) -> None:
         lackers = list(dict.fromkeys(want.node for want in self._wants))
@@ -167,7 +189,7 @@ class _Spread:
                 ways[name] = way
         if not ways:
             return
-        arrivals = await self._relay(send.sender, export, ways, skips)
+        arrivals = await self._thin_or_whole(send.sender, export, ways, skips)
         refused = {name: ways[name] for name, arrival in arrivals.items() if arrival.exit and skips[name]}
         if refused:
             self._tools.logs.info(f"{', '.join(refused)}: the loader wants the whole of {self._names[0]}; sending it")
@@ -190,6 +212,19 @@ class _Spread:
             self._fail([name], "PEER", str(error), started)
         return None
 
+    async def _thin_or_whole(
+        self, sender: str, export: Export, ways: Mapping[str, Import], skips: dict[str, frozenset[str]]
+    ) -> dict[str, Arrival]:
+        """A node whose tar cannot cut members out of a stream still sends: everything."""
+        try:
+            return await self._relay(sender, export, ways, skips)
+        except NodeError as error:
+            if not any(skips.values()):
+                raise
+            self._tools.logs.info(f"{sender}: {error}; sending the whole of {self._names[0]}")
+            skips.update(dict.fromkeys(skips, frozenset()))
+            return await self._relay(sender, export, ways, skips)
+
     async def _relay(
         self, sender: str, export: Export, ways: Mapping[str, Import], skips: Mapping[str, frozenset[str]]
     ) -> dict[str, Arrival]:
@@ -206,6 +241,9 @@ class _Spread:
         self._tools.traffic.sent(sender, relayed.sent_bytes)
         for arrival in relayed.arrivals:
             self._tools.traffic.received(arrival.node, arrival.received_bytes)
+        if relayed.sender_fault:
+            await self._undo(ways)
+            raise NodeError("peer.sender", f"cannot send ({relayed.sender_fault})", where=sender)
         return {arrival.node: arrival for arrival in relayed.arrivals}
 
     async def _arrived(
@@ -221,10 +259,14 @@ class _Spread:
             self._tools.logs.info(f"{name}: {self._names[0]}: copied from {sender}, {moved} travelled")
             self._finish([name], Outcome.SUCCESS, "", "", started, via=sender, moved=arrival.received_bytes)
             return
-        for argv in way.undo:
-            await node.shell.run(argv)
+        await self._undo({name: way})
         outcome = Outcome.TIMEOUT if arrival.exit == 124 else Outcome.FAILED
         self._finish([name], outcome, f"EXIT {arrival.exit}", arrival.detail, started, via=sender)
+
+    async def _undo(self, ways: Mapping[str, Import]) -> None:
+        for name, way in ways.items():
+            for argv in way.undo:
+                await self._nodes[name].shell.run(argv)
 
     def _sent_image(self, sender: str) -> Image:
         """As the sender has it: its layers, in its runtime's terms."""

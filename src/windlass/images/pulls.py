@@ -14,7 +14,7 @@ import anyio
 from msgspec import Struct
 
 from windlass.core.distribution import Want
-from windlass.images.errors import NodeError
+from windlass.images.errors import NodeError, OutputRefused
 from windlass.images.guard import DiskGuard, NoRoom
 from windlass.images.logs import DayLogs
 from windlass.images.nodes import Node
@@ -113,6 +113,8 @@ class _NodePulls:
                 return await self._tries(want, started)
         except NoRoom as error:
             return _failed(want, "DISK", str(error), started)
+        except OutputRefused as error:
+            return _failed(want, "NODE", str(error), started)
         except NodeError as error:
             return _failed(want, "SSH", str(error), started)
 

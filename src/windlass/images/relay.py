@@ -45,6 +45,8 @@ class Relayed(Struct, frozen=True, kw_only=True):
     sent_bytes: int
     """Read from the sender, once, however many received."""
     arrivals: tuple[Arrival, ...]
+    sender_fault: str = ""
+    """Why the stream is not whole, though receivers were there to take it."""
 
 
 async def relay(sender: Shell, stages: Sequence[Argv], targets: Sequence[Target], *, timeout_seconds: int) -> Relayed:
@@ -66,11 +68,13 @@ async def relay(sender: Shell, stages: Sequence[Argv], targets: Sequence[Target]
                 await running.end()
             await source.wait_closed()
             code = running.exit_code
-            if code != 0:
+            fault = f"exit {code}: {_text(errors)}" if code and any(r.is_open for r in receivers) else ""
+            if fault:
                 for receiver in receivers:
-                    await receiver.give_up(f"the sender failed (exit {code}: {_text(errors)})")
+                    await receiver.give_up(f"the sender failed ({fault})")
             await _finish(receivers)
-        return Relayed(sent_bytes=sent, arrivals=tuple(receiver.arrival() for receiver in receivers))
+        arrivals = tuple(receiver.arrival() for receiver in receivers)
+        return Relayed(sent_bytes=sent, arrivals=arrivals, sender_fault=fault)
 
 
 async def _pump(source: "asyncssh.SSHClientProcess[bytes]", receivers: Sequence["_Receiver"]) -> int:

@@ -28,7 +28,7 @@ class Result(Struct, frozen=True, kw_only=True):
     name: str
     outcome: Outcome
     reason: str = ""
-    """Why not: `EXIT n` of the pull, or DISK, SSH, VERIFY, MOVED, PEER."""
+    """Why not: `EXIT n` of the pull, or DISK, SSH, NODE (nonsense from it), VERIFY, MOVED, PEER."""
     detail: str = ""
     via: str = "registry"
     """Where it came from: the registry, or the node that sent it."""

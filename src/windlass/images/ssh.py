@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 from msgspec import Struct
 
-from windlass.images.config import Address
+from windlass.images.config import Address, parse_address
 from windlass.images.errors import ImageSyncError, NodeError, OutputRefused
 from windlass.images.settings import Settings
 from windlass.images.tasks import task_group
@@ -37,6 +37,7 @@ _SLACK_SECONDS: Final = 15
 """What a late command may take to come back over a slow line before we give the channel up."""
 _SESSIONS_MAX: Final = 8
 """Per connection; OpenSSH allows ten (MaxSessions), further ones get a connection of their own."""
+_JUMPS_MAX: Final = 8
 _WINDOW: Final = 8 << 20
 """Bytes under way in a channel: enough for a fast line with a long round trip."""
 _CIPHERS: Final = (
@@ -110,6 +111,7 @@ class Shell:
         self._address = address
         self._settings = settings
         self._connections: list[tuple[Any, anyio.Semaphore]] = []
+        self._hops: list[Any] = []
         self._opening = anyio.Lock()
 
     async def run(
@@ -153,10 +155,11 @@ class Shell:
             raise NodeError("ssh.no_command", what, where=self.name, expected="a POSIX shell with coreutils' timeout")
 
     async def close(self) -> None:
-        connections, self._connections = self._connections, []
-        for connection, _ in connections:
+        connections = [*(connection for connection, _ in self._connections), *reversed(self._hops)]
+        self._connections, self._hops = [], []
+        for connection in connections:
             connection.close()
-        for connection, _ in connections:
+        for connection in connections:
             with contextlib.suppress(Exception), anyio.move_on_after(2):
                 await connection.wait_closed()
 
@@ -171,19 +174,32 @@ class Shell:
             return opened
 
     async def _connect(self) -> "asyncssh.SSHClientConnection":
+        with _translated(self.name), anyio.fail_after(4 * self._settings.ssh_connect_timeout_seconds):
+            return await self._dial(self._address)
+
+    async def _dial(
+        self, address: Address, through: "asyncssh.SSHClientConnection | None" = None, depth: int = 0
+    ) -> "asyncssh.SSHClientConnection":
+        """Jump hosts of the configuration are dialled by us, so that our known hosts and key hold for them too."""
         import asyncssh
 
-        patience = self._settings.ssh_connect_timeout_seconds
-        options = self._options()
-        with _translated(self.name), anyio.fail_after(2 * patience + 1):
-            return await asyncssh.connect(
-                self._address.host, connect_timeout=patience, login_timeout=patience, **options
-            )
+        options = self._options(address)
+        if through is None:
+            known = await asyncssh.SSHClientConnectionOptions.construct(host=address.host, **options)
+            jumps = known.tunnel.split(",") if isinstance(known.tunnel, str) and known.tunnel else []
+            if depth > _JUMPS_MAX:
+                raise NodeError("ssh.jumps", "jump hosts that lead through each other", where=self.name)
+            for jump in jumps:
+                through = await self._dial(parse_address(jump), through, depth + 1)
+                self._hops.append(through)
+        return await asyncssh.connect(address.host, tunnel=through or (), **options)
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self, address: Address) -> dict[str, Any]:
         """What is not set here comes from ~/.ssh/config: user, port, keys, ProxyJump, HostKeyAlias, known hosts."""
         settings = self._settings
         options: dict[str, Any] = {
+            "connect_timeout": settings.ssh_connect_timeout_seconds,
+            "login_timeout": settings.ssh_connect_timeout_seconds,
             "encryption_algs": _CIPHERS,
             "compression_algs": None,
             "password_auth": False,  # from cron nobody answers a prompt
@@ -191,10 +207,10 @@ class Shell:
             "keepalive_interval": 15,
             "keepalive_count_max": 4,
         }
-        if self._address.user:
-            options["username"] = self._address.user
-        if self._address.port:
-            options["port"] = self._address.port
+        if address.user:
+            options["username"] = address.user
+        if address.port:
+            options["port"] = address.port
         if settings.ssh_config:
             options["config"] = [_existing(settings.ssh_config, "SSH_CONFIG")]
         if settings.ssh_known_hosts:
@@ -247,7 +263,7 @@ def _translated(node: str) -> "Any":
         raise NodeError("ssh.denied", "login refused", where=node, next_step=step) from error
     except (TimeoutError, asyncssh.TimeoutError) as error:
         raise NodeError("ssh.unreachable", "no answer in time", where=node, next_step="SSH_CONNECT_TIMEOUT") from error
-    except (OSError, asyncssh.Error, asyncssh.ConfigParseError, asyncssh.KeyImportError) as error:
+    except (OSError, ValueError, asyncssh.Error) as error:
         reason = clean(str(error)) or type(error).__name__
         raise NodeError("ssh.failed", reason, where=node, next_step="Try: ssh NODE true") from error
 
