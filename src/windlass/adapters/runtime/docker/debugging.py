@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio
 
-from windlass.adapters.runtime.docker.creating import create_container
+from windlass.adapters.runtime.docker.containers import create_container, delete_container
 from windlass.adapters.runtime.docker.engine import Engine, Facts
 from windlass.adapters.runtime.docker.hardening import debug_container
 from windlass.adapters.runtime.docker.labels import Owner
@@ -47,7 +47,7 @@ async def debug_shell(
     finally:
         if container is not None and not keep:
             with anyio.move_on_after(30, shield=True):
-                await _remove(engine, container)
+                await delete_container(engine, container)
 
 
 async def _found(engine: Engine, owner: Owner, name: str) -> tuple[str | None, bool]:
@@ -60,7 +60,7 @@ async def _found(engine: Engine, owner: Owner, name: str) -> tuple[str | None, b
     container = str(record["Id"])
     if record["State"].get("Running"):
         return container, True
-    await _remove(engine, container)
+    await delete_container(engine, container)
     return None, False
 
 
@@ -71,10 +71,3 @@ async def _start(engine: Engine, container: str) -> None:
         if exc.code != REFUSED:
             raise
         raise StartFailed(readable_start_error(exc.message)) from exc
-
-
-async def _remove(engine: Engine, container: str) -> None:
-    try:
-        await engine.call("DELETE", f"/containers/{container}", params={"force": "true", "v": "true"})
-    except (NotFound, Conflict):
-        return

@@ -15,7 +15,7 @@ from msgspec import Struct
 from windlass.adapters.runtime.docker import machine as machines
 from windlass.adapters.runtime.docker.address import parse_address
 from windlass.adapters.runtime.docker.backoff import Backoff
-from windlass.adapters.runtime.docker.creating import create_container
+from windlass.adapters.runtime.docker.containers import create_container, delete_container
 from windlass.adapters.runtime.docker.debugging import debug_shell
 from windlass.adapters.runtime.docker.engine import Engine
 from windlass.adapters.runtime.docker.hardening import ARTIFACTS, run_container
@@ -213,7 +213,7 @@ class DockerRuntime:
     async def remove(self, run: RunId) -> None:
         known = await self._identify(run)
         if known is not None:
-            await self._delete(known.id)
+            await delete_container(self._engine, known.id)
         self._forget(run)
 
     @asynccontextmanager
@@ -257,7 +257,7 @@ class DockerRuntime:
         listed = await self._engine.call("GET", "/containers/json", params=params)
         containers = [str(c["Id"]) for c in listed if self._owner.owns(c.get("Labels"))]
         for container in containers:
-            await self._delete(container)
+            await delete_container(self._engine, container)
         volumes = await self.volumes()
         for volume in volumes:
             await self._volumes.remove(volume)
@@ -362,13 +362,6 @@ class DockerRuntime:
         self._known.pop(run, None)
         self._own_creations.discard(run)
         self._failures.pop(run, None)
-
-    async def _delete(self, container: str) -> None:
-        try:
-            # `v` takes the container's anonymous volumes along; named ones, ours among them, stay.
-            await self._engine.call("DELETE", f"/containers/{container}", params={"force": "true", "v": "true"})
-        except (NotFound, Conflict):
-            return
 
     async def _remove_networks(self) -> int:
         listed = await self._engine.call("GET", "/networks", params=self._owner.filters())

@@ -37,6 +37,8 @@ class LastEntry:
 
     def __init__(self) -> None:
         self.entry: Entry | None = None
+        self.failure: Exception | None = None
+        """Why the stream broke off at its source; to whoever sends it on it looks like the receiver's fault."""
         self._pending = b""
         self._skip = 0
         self._extension: int | None = None
@@ -44,9 +46,13 @@ class LastEntry:
         self._size: int | None = None
 
     async def watch(self, tar: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        async for chunk in tar:
-            self.feed(chunk)
-            yield chunk
+        try:
+            async for chunk in tar:
+                self.feed(chunk)
+                yield chunk
+        except Exception as exc:
+            self.failure = exc
+            raise
 
     def feed(self, chunk: bytes) -> None:
         if self._skip >= len(chunk) and not self._pending:  # inside a large file: nothing to see

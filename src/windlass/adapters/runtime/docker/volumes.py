@@ -13,6 +13,7 @@ from typing import Any, Final
 import anyio
 import msgspec
 
+from windlass.adapters.runtime.docker.containers import delete_container
 from windlass.adapters.runtime.docker.engine import Engine
 from windlass.adapters.runtime.docker.hardening import HELPER_MOUNT, helper_container, volume_name
 from windlass.adapters.runtime.docker.labels import HELPER, Owner
@@ -51,7 +52,12 @@ class Volumes:
             await self._refuse_links(helper, parts)
             await self._make_directories(helper, parts)
             last, target = LastEntry(), "/".join((HELPER_MOUNT, *parts))
-            await self._unpack(helper, target, last.watch(tar))
+            try:
+                await self._unpack(helper, target, last.watch(tar))
+            except Unavailable:
+                if last.failure is not None:
+                    raise last.failure from None
+                raise
             await self._verify(helper, target, last)
 
     async def get(self, volume: VolumeId, path: str) -> AsyncIterator[bytes]:
@@ -112,7 +118,7 @@ class Volumes:
             yield str(made["Id"])
         finally:
             with anyio.move_on_after(30, shield=True):
-                await self._delete(str(made["Id"]))
+                await delete_container(self._engine, str(made["Id"]))
 
     async def _require(self, volume: VolumeId) -> None:
         """A helper would make the volume it misses; a volume that is not there is NotFound instead."""
@@ -179,13 +185,7 @@ class Volumes:
         params = self._owner.filters(f"{HELPER}={volume}") | {"all": "true"}
         for container in await self._engine.call("GET", "/containers/json", params=params):
             if self._owner.owns(container.get("Labels")):
-                await self._delete(str(container["Id"]))
-
-    async def _delete(self, container: str) -> None:
-        try:
-            await self._engine.call("DELETE", f"/containers/{container}", params={"force": "true"})
-        except (NotFound, Conflict):
-            return
+                await delete_container(self._engine, str(container["Id"]))
 
 
 def _parts(path: str) -> tuple[str, ...]:
