@@ -1,4 +1,4 @@
-"""A range of addresses and a bridge for each engine, so that several run side by side in the machine's own network."""
+"""A range of addresses and a bridge for each Docker Engine, so that several run side by side in the machine's network."""
 
 import ipaddress
 import json

@@ -1,4 +1,4 @@
-"""Removing what container engines leave outside their directories: processes, mounts, cgroups, shim sockets, rules.
+"""Removing what container engines leave outside their directories: processes, mounts, cgroups, shim sockets.
 
 Everything is found by something that only our part has (its socket path, its directory, its cgroup), so that another engine
 on the same machine is never touched.
@@ -6,7 +6,6 @@ on the same machine is never touched.
 
 import contextlib
 import os
-import shlex
 import shutil
 import signal
 import subprocess
@@ -45,36 +44,20 @@ def end_tasks(address: Path, state: Path) -> None:
             socket.unlink(missing_ok=True)
 
 
+def kill_podman_monitors(directory: Path) -> None:
+    """The monitor of an `exec` outlives its container; a monitor names the directory of its Podman many times."""
+    for pid, words in _processes():
+        is_monitor = words[0].rpartition("/")[2] in ("conmon", "podman")
+        if is_monitor and any(f"{directory}/" in word for word in words):
+            _kill(pid)
+
+
 def unmount_below(directory: Path) -> None:
     """Detach every mount under the directory, deepest first."""
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     points = [_unescaped(line.split()[4]) for line in lines]
     for point in sorted((p for p in points if p.startswith(f"{directory}/")), key=len, reverse=True):
         subprocess.run([present.program("umount"), "--lazy", point], capture_output=True, check=False)
-
-
-def remove_empty_podman_rules() -> None:
-    """Podman's packet filter chains stay when its last container goes; remove them unless another Podman uses them."""
-    rules = _rules("filter") + _rules("nat")
-    if any(rule.startswith(("-A NETAVARK_FORWARD", "-A NETAVARK-HOSTPORT-DNAT")) for rule in rules):
-        return
-    for table in ("filter", "nat"):
-        chains = [rule.split()[1] for rule in _rules(table) if rule.startswith("-N NETAVARK")]
-        for rule in _rules(table):
-            if rule.startswith("-A") and rule.rpartition("-j ")[2] in chains:
-                _iptables(table, *shlex.split(rule.replace("-A", "-D", 1)))
-        for order in ("-F", "-X"):
-            for chain in chains:
-                _iptables(table, order, chain)
-
-
-def _rules(table: str) -> list[str]:
-    return _iptables(table, "-S").splitlines()
-
-
-def _iptables(table: str, *words: str) -> str:
-    command = [present.program("iptables"), "--wait", "--table", table, *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
 def _kill_shims(address: Path) -> None:

@@ -20,7 +20,11 @@ print(part.directory, part.inspect(container)["State"]["Pid"], part.slot.bridge,
 input()
 """
 
-PODMAN_RUN = DOCKER_RUN.replace("dockerd", "podman").replace("DockerEngine", "PodmanService")
+PODMAN_RUN = (
+    DOCKER_RUN.replace("dockerd", "podman")
+    .replace("DockerEngine", "PodmanService")
+    .replace("part.slot.bridge", "'none'")
+)
 
 
 @pytest.mark.docker
@@ -34,15 +38,14 @@ def test_the_parts_of_a_killed_run_are_removed(program: str) -> None:
     assert run.stdout is not None
     directory, pid, bridge = run.stdout.readline().split()
     link = _index(bridge)
-    assert link
     assert Path(directory).is_dir()
     assert _is_alive(pid)
     run.send_signal(signal.SIGKILL)
     run.communicate()
     wait_for(lambda: not Path(directory).exists(), 30, "the directory of the killed run to go")
     assert not _is_alive(pid)
-    assert _index(bridge) != link
     assert directory not in Path("/proc/mounts").read_text()
+    assert not link or _index(bridge) != link
 
 
 def _index(link: str) -> str:

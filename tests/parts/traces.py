@@ -35,7 +35,7 @@ class Traces:
     cgroup: str = ""
     containerd_socket: str = ""
     bridge: str = ""
-    writes_podman_rules: bool = False
+    is_podman: bool = False
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -69,8 +69,8 @@ def sweep(traces: Traces) -> None:
     remains.unmount_below(Path(traces.directory))
     if traces.bridge:
         slot_of(traces.bridge).release()
-    if traces.writes_podman_rules:
-        remains.remove_empty_podman_rules()
+    if traces.is_podman:
+        remains.kill_podman_monitors(Path(traces.directory))
 
 
 def remove_directory(traces: Traces) -> None:
