@@ -34,7 +34,7 @@ class Journal:
         self._pending: list[bytes] = []
         self._lock = anyio.Lock()
         self._synced = anyio.Event()
-        for note in _read(path):
+        for note in _parse(self._load()):
             self._apply(note)
         self._rewrite()
 
@@ -74,7 +74,7 @@ class Journal:
                 return  # a note before us took ours along
             batch, self._pending = self._pending, []
             done, self._synced = self._synced, anyio.Event()
-            await anyio.to_thread.run_sync(_append, self._fd, b"".join(batch))
+            await self._sync(b"".join(batch))
             done.set()
 
     def _apply(self, note: _Note) -> None:
@@ -91,10 +91,21 @@ class Journal:
         notes = [_Note(epoch=self.epoch)]
         notes += [_Note(started=run) for run in sorted(self._started)]
         notes += [_Note(staged=volume) for volume in sorted(self._staged)]
+        self._replace(b"".join(json.encode(note) + b"\n" for note in notes))
+
+    # — the file itself: what a simulation puts memory in the place of —
+
+    def _load(self) -> bytes:
+        return self._path.read_bytes() if self._path.exists() else b""
+
+    async def _sync(self, data: bytes) -> None:
+        await anyio.to_thread.run_sync(_append, self._fd, data)
+
+    def _replace(self, data: bytes) -> None:
         fresh = self._path.with_suffix(".new")
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with fresh.open("wb") as file:
-            file.write(b"".join(json.encode(note) + b"\n" for note in notes))
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(fresh, self._path)
@@ -106,13 +117,12 @@ def _append(fd: int, data: bytes) -> None:
     os.fdatasync(fd)
 
 
-def _read(path: Path) -> list[_Note]:
+def _parse(data: bytes) -> list[_Note]:
     """A torn last line was never announced as done: it is left out."""
     notes: list[_Note] = []
-    if path.exists():
-        for line in path.read_bytes().splitlines():
-            try:
-                notes.append(_decoder.decode(line))
-            except DecodeError:
-                break
+    for line in data.splitlines():
+        try:
+            notes.append(_decoder.decode(line))
+        except DecodeError:
+            break
     return notes
