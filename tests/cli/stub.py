@@ -75,6 +75,8 @@ class Stub:
         self.exit_codes: dict[str, int] = {}
         self.cut_logs_after: list[int] = []
         """Each number is one connection of the log stream that breaks off after so many events, in the middle of the next."""
+        self.log_errors: list[dict[str, Any]] = []
+        """Each ends one connection of the log stream after its first event, with an event `error`."""
         self.held: dict[str, threading.Event] = {}
         """Logs that do not end before somebody sets the event, or cancels the job."""
         self.repeats_after_resume = 0
@@ -284,6 +286,8 @@ def _logs(handler: Any, stub: Stub, asked: Asked, job: dict[str, Any]) -> None:
         handler.event("line", str(index + 1), data, cut=cut == sent)
         if cut == sent:
             return None
+        if stub.log_errors:
+            return handler.event("error", "", stub.log_errors.pop(0))
     if job["metadata"]["name"] in stub.held:
         stub.held[job["metadata"]["name"]].wait(60)
     if job["status"]["state"] == "CANCELLED":

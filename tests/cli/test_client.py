@@ -156,6 +156,23 @@ def test_a_resumed_tail_does_not_count_from_the_end_again(stub: Stub) -> None:
     assert "tail" not in stub.requests("GET")[1].query
 
 
+def test_a_stream_that_is_sent_away_for_now_comes_back(stub: Stub) -> None:
+    stub.jobs["a"] = a_job("a")
+    stub.lines["a"] = [("stdout", f"line {i}") for i in range(5)]
+    stub.log_errors = [{"status": 503, "code": "follower-behind", "detail": "this follower fell behind"}] * 2
+    followed = impatient(stub, []).logs("a", follow=True, after=BEGINNING)
+    assert [line["text"] for line in followed] == [f"line {i}" for i in range(5)]
+    assert followed.events.breaks == 2
+
+
+def test_an_error_within_a_stream_is_the_error_it_stands_for(stub: Stub, client: Client) -> None:
+    stub.jobs["a"] = a_job("a")
+    stub.lines["a"] = [("stdout", "x"), ("stdout", "y")]
+    stub.log_errors = [{"status": 404, "code": "not-found", "detail": "no job a"}]
+    with pytest.raises(NotFound, match="no job a"):
+        list(client.logs("a", follow=True))
+
+
 def test_a_stream_that_never_lives_is_given_up(stub: Stub) -> None:
     stub.jobs["a"] = a_job("a")
     stub.lines["a"] = [("stdout", "never seen")]

@@ -7,11 +7,11 @@ from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
-from windlass.client import sse
+from windlass.client import problems, sse
 from windlass.client.transport import Query, Stream, Transport
 from windlass.core.errors import Unavailable
 
-END = "end"
+END, ERROR = "end", "error"
 T = TypeVar("T")
 
 
@@ -46,7 +46,7 @@ class EventStream:
                         return
                 if self._is_over_at_eof:
                     return
-            except (OSError, http.client.HTTPException, ValueError) as exc:
+            except (OSError, http.client.HTTPException, ValueError, _SentAway) as exc:
                 # ValueError: the socket was closed under the reader by `close`.
                 failure = exc
             if self._is_closed:
@@ -69,10 +69,16 @@ class EventStream:
         with self._transport.stream(self._path, query=query, headers=headers) as stream:
             self._open = stream
             for event in sse.parse(stream.lines()):
+                if event.name == ERROR:
+                    raise _said(event)
                 if _is_seen(event.id, self.last_id):
                     continue
                 yield event
                 self.last_id = event.id or self.last_id
+
+
+class _SentAway(Exception):
+    """The server ended the stream for a reason that passes; it said so."""
 
 
 class Followed(Generic[T]):
@@ -91,6 +97,11 @@ class Followed(Generic[T]):
 
     def close(self) -> None:
         self.events.close()
+
+
+def _said(event: sse.Event) -> Exception:
+    error = problems.to_error(msgspec.json.decode(event.data, type=problems.Problem))
+    return _SentAway(error.message) if isinstance(error, Unavailable) else error
 
 
 def _is_seen(event_id: str, last_id: str) -> bool:

@@ -1,0 +1,204 @@
+"""The command line and a real server, as a person meets them."""
+
+import json
+import os
+import select
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.cli.server import RealServer, real_server
+from tests.parts.ports import free_port
+
+from windlass.cli import exits
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
+    with real_server(tmp_path_factory.mktemp("server"), free_port()) as running:
+        yield running
+
+
+def test_a_job_prints_leaves_an_artifact_and_exits_with_3(server: RealServer, tmp_path: Path) -> None:
+    script = "echo one; echo two; echo oops >&2; head -c 300000 /dev/zero | tr '\\0' x > model.bin; echo three; exit 3"
+    done = server.windlass("run", "--name", "maker", "--", "sh", "-c", script)
+    assert done.stdout == "one\ntwo\nthree\n"
+    assert done.stderr.startswith("oops\n")
+    assert done.stderr.rstrip().endswith("exit code 3")
+    assert done.returncode == 3
+    fetched = server.windlass("download", "maker", "model.bin", cwd=tmp_path)
+    assert fetched.stdout == "1 file, 293.0 KiB → model.bin\n"
+    assert (tmp_path / "model.bin").read_bytes() == b"x" * 300_000
+    assert server.windlass("cp", "maker:/artifacts/model.bin", "-").stdout == "x" * 300_000
+    page = server.windlass("describe", "job", "maker").stdout
+    assert page.startswith("maker  FAILED  exit code 3\n")
+    for part in ("Reason", "ExitCode", "Accepted", "Running", "three"):
+        assert part in page
+
+
+def test_a_project_is_there_when_the_command_starts_and_comes_back_changed(server: RealServer, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / "sub").mkdir(parents=True)
+    (project / "run.sh").write_text("#!/bin/sh\ncat sub/data > result; echo ran\n")
+    (project / "run.sh").chmod(0o755)
+    (project / "sub/data").write_bytes(bytes(range(256)))
+    (project / ".windlassignore").write_text("*.secret\n")
+    (project / "my.secret").write_text("stays here")
+    done = server.windlass("run", "--name", "proj", "--project-dir", str(project), "--", "./run.sh")
+    assert (done.stdout, done.returncode) == ("ran\n", 0), done.stderr
+    assert server.windlass("download", "proj", "-d", str(tmp_path / "back")).returncode == 0
+    names = sorted(
+        str(path.relative_to(tmp_path / "back")) for path in (tmp_path / "back").rglob("*") if path.is_file()
+    )
+    assert names == ["result", "run.sh", "sub/data"]
+    assert (tmp_path / "back/result").read_bytes() == bytes(range(256))
+    assert os.access(tmp_path / "back/run.sh", os.X_OK)
+
+
+def test_followed_logs_lose_and_double_nothing_when_the_server_is_killed(tmp_path: Path) -> None:
+    script = "i=0; while [ $i -lt 400 ]; do echo line $i; i=$((i+1)); sleep 0.01; done"
+    with real_server(tmp_path, free_port()) as server:
+        follower = server.popen("run", "--name", "chatty", "--", "sh", "-c", script)
+        assert follower.stdout is not None
+        first = [follower.stdout.readline() for _ in range(20)]
+        server.kill()
+        server.start()
+        rest, err = follower.communicate(timeout=60)
+        assert first + rest.splitlines(keepends=True) == [f"line {i}\n" for i in range(400)], err
+        assert follower.returncode == 0
+
+
+def test_states_and_exit_codes_of_ends(server: RealServer) -> None:
+    timed_out = server.windlass("run", "--timeout", "1", "--", "sleep", "60")
+    assert timed_out.returncode == exits.TIMED_OUT
+    assert "TIMED_OUT" in timed_out.stderr
+    absent = server.windlass("run", "--", "no-such-program-anywhere")
+    assert absent.returncode not in {0, exits.GENERAL, exits.USAGE}
+    assert "no-such-program-anywhere" in absent.stderr
+    again = server.windlass("run", "--retries", "1", "--", "sh", "-c", "echo try; exit 9")
+    assert again.returncode == 9
+    assert again.stdout == "try\ntry\n", "both attempts are shown"
+
+
+def test_a_waiting_job_says_why_and_can_be_cancelled(server: RealServer) -> None:
+    all_cores = json.loads(server.windlass("get", "nodes", "-o", "json").stdout)["items"][0]["capacity"]["cpu"]
+    server.windlass("run", "-d", "--name", "hog", "--cpu", str(all_cores), "--", "sleep", "60")
+    server.windlass("run", "-d", "--name", "waits", "--cpu", str(all_cores), "--", "true")
+    [_, line] = server.windlass("get", "jobs", "--state", "pending").stdout.splitlines()
+    assert line.startswith("waits")
+    assert "cpu" in line
+    assert server.windlass("cancel", "waits").stdout.startswith("job/waits ")
+    assert server.windlass("logs", "-f", "waits").returncode == 0
+    assert json.loads(server.windlass("get", "job", "waits", "-o", "json").stdout)["status"]["state"] == "CANCELLED"
+    assert server.windlass("cancel", "waits").returncode == exits.CONFLICT
+    assert server.windlass("delete", "hog", "--volume").returncode == 0
+
+
+def test_what_can_never_run_is_refused_with_what_would_fit(server: RealServer) -> None:
+    refused = server.windlass("run", "-d", "--cpu", "4000", "--", "true")
+    assert refused.returncode != 0
+    assert "spec.resources.cpu" in refused.stderr
+    assert "hint:" in refused.stderr
+
+
+def test_interrupting_run_cancels_the_job(server: RealServer) -> None:
+    process = server.popen("run", "--name", "stopped", "--", "sh", "-c", "echo up; sleep 60")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == exits.INTERRUPTED
+    assert json.loads(server.windlass("get", "job", "stopped", "-o", "json").stdout)["status"]["state"] == "CANCELLED"
+
+
+def test_apply_many_documents_twice_then_changed(server: RealServer, tmp_path: Path) -> None:
+    one = "apiVersion: windlass.dev/v1\nkind: Job\nmetadata: {name: doc-one}\nspec: {command: 'true', env: {A: no}}\n"
+    (tmp_path / "jobs.yaml").write_text(one + "---\n" + one.replace("one", "two"))
+    apply = ("apply", "-f", str(tmp_path / "jobs.yaml"))
+    assert server.windlass(*apply).stdout == "job/doc-one created\njob/doc-two created\n"
+    assert server.windlass(*apply).stdout == "job/doc-one unchanged\njob/doc-two unchanged\n"
+    changed = server.windlass("apply", "-f", "-", stdin=one.replace("A: no", "A: yes"))
+    assert changed.returncode == exits.CONFLICT
+    assert "spec.env" in changed.stderr
+    shown = server.windlass("get", "job", "doc-one", "-o", "yaml").stdout
+    assert server.windlass("apply", "-f", "-", stdin=shown).stdout == "job/doc-one unchanged\n"
+
+
+def test_every_fault_is_named_at_once(server: RealServer) -> None:
+    bad = "apiVersion: windlass.dev/v1\nkind: Job\nmetadata: {name: bad}\n"
+    bad += "spec: {command: 'true', retries: -1, resources: {cpu: lots}}\n"
+    refused = server.windlass("apply", "-f", "-", stdin=bad)
+    assert refused.returncode == exits.GENERAL
+    assert "spec.retries" in refused.stderr
+    assert "spec.resources.cpu" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_exec_runs_beside_the_job_and_passes_input_through(server: RealServer) -> None:
+    server.windlass("run", "-d", "--name", "host", "--", "sh", "-c", "echo ready; sleep 60")
+    follower = server.popen("logs", "-f", "host")
+    assert follower.stdout is not None
+    assert follower.stdout.readline() == "ready\n"
+    done = server.windlass("exec", "host", "--", "sh", "-c", "echo inside; echo err >&2; exit 5")
+    assert (done.stdout, done.stderr, done.returncode) == ("inside\n", "err\n", 5)
+    piped = server.windlass("exec", "-i", "host", "--", "tr", "a-z", "A-Z", stdin="shout\n")
+    assert (piped.stdout, piped.returncode) == ("SHOUT\n", 0), piped.stderr
+    server.windlass("delete", "host", "--volume")
+    follower.kill()
+    follower.communicate(timeout=60)
+    over = server.windlass("exec", "host", "--", "true")
+    assert over.returncode in {exits.NOT_FOUND, exits.CONFLICT}
+
+
+def test_egpu_from_create_to_cleanup(server: RealServer, tmp_path: Path) -> None:
+    refused = server.egpu("create", "cat", "--", "true")
+    assert refused.returncode != 0
+    assert "--gpu 0" in refused.stderr
+    assert refused.stderr.count("error:") == 1
+    (tmp_path / "input.jpg").write_bytes(b"picture")
+    script = ("sh", "-c", "cp input.jpg output.json; echo device: cpu")
+    done = server.egpu("create", "cat", "--gpu", "0", "--project-dir", str(tmp_path), "--", *script)
+    assert (done.stdout, done.returncode) == ("device: cpu\n", 0), done.stderr
+    listed = server.egpu("list").stdout.splitlines()
+    assert [line.split()[:2] for line in listed] == [["NAME", "PHASE"], ["cat", "Succeeded"]]
+    status = json.loads(server.egpu("get", "cat", "-o", "json").stdout)["status"]
+    assert status["artifactPath"] == "artifacts-cat"
+    assert server.egpu("download", "cat", "output.json", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "output.json").read_bytes() == b"picture"
+    assert server.egpu("logs", "cat").stdout == "device: cpu\n"
+    assert server.egpu("debug", "cat", "--exec", "ls").returncode == 0
+    assert server.egpu("cleanup").stdout.endswith("skipped\n")
+    assert server.egpu("delete", "cat", "--delete-pvc").stdout == "job/cat deleted, its volume too\n"
+    assert server.egpu("get", "cat").returncode == exits.NOT_FOUND
+
+
+def test_a_watched_list_prints_a_line_per_change(server: RealServer) -> None:
+    watcher = server.popen("watch")
+    assert watcher.stdout is not None
+    seen = ""
+    for number in range(50):  # the first change after the watcher has subscribed will do
+        server.windlass("run", "--name", f"seen-{number}", "--", "true")
+        ready, _, _ = select.select([watcher.stdout], [], [], 0.2)
+        if ready:
+            seen = watcher.stdout.readline()
+            break
+    watcher.send_signal(signal.SIGINT)
+    watcher.communicate(timeout=60)
+    assert seen.startswith("seen-")
+    assert watcher.returncode == exits.INTERRUPTED
+
+
+def test_who_and_what_is_there(server: RealServer) -> None:
+    assert "tenant" in server.windlass("whoami").stdout
+    assert "server" in server.windlass("version").stdout
+    assert "active" in server.windlass("get", "nodes").stdout
+    link = server.windlass("open").stdout.strip()
+    assert link.startswith(f"http://127.0.0.1:{server.port}/#token=")
+
+
+def test_without_a_token_the_answer_says_what_to_do(server: RealServer) -> None:
+    refused = server.windlass("--url", f"http://127.0.0.1:{server.port}", "--token", "nonsense", "get", "jobs")
+    assert refused.returncode == exits.REFUSED
+    assert "error:" in refused.stderr
+    assert "hint:" in refused.stderr
