@@ -4,6 +4,7 @@
 layers travel where the runtimes allow it, and a receiver whose loader refuses such a thin stream gets the whole.
 """
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
@@ -189,11 +190,15 @@ class _Spread:
                 ways[name] = way
         if not ways:
             return
-        arrivals = await self._thin_or_whole(send.sender, export, ways, skips)
-        refused = {name: ways[name] for name, arrival in arrivals.items() if arrival.exit and skips[name]}
-        if refused:
-            self._tools.logs.info(f"{', '.join(refused)}: the loader wants the whole of {self._names[0]}; sending it")
-            arrivals |= await self._relay(send.sender, export, refused, dict.fromkeys(refused, frozenset()))
+        with contextlib.ExitStack() as room:
+            for name in ways:
+                room.enter_context(self._tools.guard.reserved(self._nodes[name], self._row.size))
+            arrivals = await self._thin_or_whole(send.sender, export, ways, skips)
+            refused = {name: ways[name] for name, arrival in arrivals.items() if arrival.exit and skips[name]}
+            if refused:
+                names = ", ".join(refused)
+                self._tools.logs.info(f"{names}: the loader wants the whole of {self._names[0]}; sending it")
+                arrivals |= await self._relay(send.sender, export, refused, dict.fromkeys(refused, frozenset()))
         for name, arrival in arrivals.items():
             await self._arrived(send.sender, name, ways[name], arrival, served, started)
 
