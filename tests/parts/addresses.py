@@ -4,6 +4,7 @@ import ipaddress
 import json
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 from tests.parts import present
 from tests.parts.failures import PartFailed
@@ -19,6 +20,7 @@ class Slot:
     def __init__(self, bridge: str, addresses: ipaddress.IPv4Network) -> None:
         self.bridge = bridge
         self.addresses = addresses
+        self.claim = ""
         # The engine's default network; networks to which it gives subnets itself; subnets that a test chooses.
         self.default, self.pool = list(addresses.subnets(new_prefix=24))[:2]
         self.tenant_range = list(addresses.subnets(prefixlen_diff=1))[1]
@@ -29,10 +31,13 @@ class Slot:
         _ip("link", "set", self.bridge, "up").check_returncode()
 
     def release(self) -> None:
-        """Delete the bridges that have an address in the range, and the one that holds it."""
+        """Delete the bridges that have an address in the range, and the one that holds it; unless it is another's by now."""
+        if _claim(self.bridge) != self.claim:
+            return
         for bridge in self.bridges():
-            _ip("link", "delete", bridge)
-        _ip("link", "delete", self.bridge)
+            if bridge != self.bridge:
+                _ip("link", "delete", bridge)
+        _ip("link", "delete", self.bridge)  # last: from now on the range may be another's
 
     def bridges(self) -> list[str]:
         """The bridges with an address in the range."""
@@ -48,20 +53,31 @@ def take_slot() -> Slot:
     for slot in _slots():
         made = _ip("link", "add", slot.bridge, "type", "bridge")
         if made.returncode == 0:
+            slot.claim = _claim(slot.bridge)
             return slot
         if "exists" not in made.stderr:
             raise PartFailed(f"no bridge for the engine: {made.stderr.strip()}")
     raise PartFailed("all bridges wltest0 … are taken; left behind? see `ip link show type bridge`")
 
 
-def slot_of(bridge: str) -> Slot:
-    """The slot that the bridge holds."""
-    return next(slot for slot in _slots() if slot.bridge == bridge)
+def taken_slot(bridge: str, claim: str) -> Slot:
+    """The slot that somebody took, known by what was noted then."""
+    slot = next(slot for slot in _slots() if slot.bridge == bridge)
+    slot.claim = claim
+    return slot
 
 
 def _slots() -> Iterator[Slot]:
     for number, addresses in enumerate(ADDRESSES.subnets(new_prefix=SLOT_PREFIX)):
         yield Slot(f"wltest{number}", addresses)
+
+
+def _claim(bridge: str) -> str:
+    """The kernel's number of the link, which it never gives twice; nothing when there is none."""
+    try:
+        return Path("/sys/class/net", bridge, "ifindex").read_text().strip()
+    except OSError:
+        return ""
 
 
 def _ip(*arguments: str) -> "subprocess.CompletedProcess[str]":

@@ -88,10 +88,12 @@ class DockerEngine(EngineApi, ServerProcess):
         return self.answers()
 
     def traces(self) -> Traces:
-        bridge = self._slot.bridge if self._slot else ""
+        bridge, claim = (self._slot.bridge, self._slot.claim) if self._slot else ("", "")
         held = [self._namespace.process] if self._namespace else []
         traces = super().traces()
-        return replace(traces, processes=(*traces.processes, *held), cgroup=self.cgroup, bridge=bridge)
+        return replace(
+            traces, processes=(*traces.processes, *held), cgroup=self.cgroup, bridge=bridge, bridge_claim=claim
+        )
 
     def close(self) -> None:
         """Its containers go too, by its own hand while it answers: then nothing needs to be hunted down."""

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tests.parts import remains
-from tests.parts.addresses import slot_of
+from tests.parts.addresses import taken_slot
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +35,7 @@ class Traces:
     cgroup: str = ""
     containerd_socket: str = ""
     bridge: str = ""
+    bridge_claim: str = ""
     is_podman: bool = False
 
     def to_json(self) -> str:
@@ -68,7 +69,7 @@ def sweep(traces: Traces) -> None:
         remains.end_tasks(socket, socket.parent / "state")
     remains.unmount_below(Path(traces.directory))
     if traces.bridge:
-        slot_of(traces.bridge).release()
+        taken_slot(traces.bridge, traces.bridge_claim).release()
     if traces.is_podman:
         remains.kill_podman_monitors(Path(traces.directory))
 
