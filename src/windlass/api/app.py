@@ -4,12 +4,12 @@ from collections.abc import Collection
 
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
-from starlette.routing import Route
 
 from windlass.api import artifacts, events, health, jobs, logs, openapi, page, problems, terminals, volumes
 from windlass.api.auth import Authenticator
 from windlass.api.context import ApiLimits, Context
 from windlass.api.envelope import Envelope
+from windlass.api.routes import NamedRoute
 from windlass.api.seats import Seats
 from windlass.api.submit import submit_bulk, submit_job
 from windlass.control.plane import ControlPlane
@@ -52,8 +52,8 @@ def create_app(
     )
     # The hot ones first: routes are tried in order.
     app.router.routes[:0] = [
-        Route("/api/v1/jobs", submit_job, methods=["POST"]),
-        Route("/api/v1/jobs/bulk", submit_bulk, methods=["POST"]),
+        NamedRoute("/api/v1/jobs", submit_job, methods=["POST"]),
+        NamedRoute("/api/v1/jobs/bulk", submit_bulk, methods=["POST"]),
     ]
     for module in (jobs, logs, events, artifacts, volumes, terminals, health):
         app.include_router(module.router)

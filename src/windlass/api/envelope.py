@@ -103,7 +103,8 @@ class _Answer:
 def _without_port(host: str) -> str:
     """`[::1]:8080` and `localhost:8080` without the port; the brackets stay."""
     if host.startswith("["):
-        return host.partition("]")[0] + "]"
+        inside, bracket, _ = host.partition("]")
+        return inside + bracket
     return host.partition(":")[0]
 
 

@@ -1,6 +1,7 @@
 """What happened: to one job as a list or a stream, and to all jobs of a tenant as they change."""
 
 from functools import partial
+from itertools import zip_longest
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Header, Query
@@ -71,9 +72,13 @@ async def _follow_job(here: Context, view: JobView, after: int, emit: Emit) -> N
     """Ends with the job."""
     async with followed(here, view) as states:
         async for state in states:
-            for event in await here.plane.read_model.events(view.job.id, after=after):
+            events = await here.plane.read_model.events(view.job.id, after=after)
+            for event, following in zip_longest(events, events[1:]):
+                # One commit may tell of several events: only the last of them is a place to resume after.
+                is_last = following is None or following.revision != event.revision
+                document = event_document(event, wall=here.plane.clock.wall)
+                await emit(frame("event", document, id=event.revision if is_last else None))
                 after = event.revision
-                await emit(frame("event", event_document(event, wall=here.plane.clock.wall), id=event.revision))
             if state.job.is_over:
                 return
 

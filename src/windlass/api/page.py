@@ -11,8 +11,8 @@ from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
+from windlass.api.routes import NamedRoute
 from windlass.core.errors import NotFound
 
 _POLICY: Final = (
@@ -34,7 +34,7 @@ _FILES: Final = {
 }
 
 
-def routes() -> list[Route]:
+def routes() -> list[NamedRoute]:
     """Read once, served from memory."""
     pages = {name: _Page(name, kind) for name, kind in _FILES.items()}
 
@@ -47,7 +47,7 @@ def routes() -> list[Route]:
             raise NotFound("there is no such file")
         return found.answer(request)
 
-    return [Route("/", page, methods=["GET"]), Route("/static/{name}", static, methods=["GET"])]
+    return [NamedRoute("/", page, methods=["GET"]), NamedRoute("/static/{name}", static, methods=["GET"])]
 
 
 class _Page:

@@ -131,7 +131,7 @@ class _Client:
             await self._terminal.send(data)
             return
         command = read_json((message.get("text") or "").encode())
-        if command == {"eof": True}:
+        if isinstance(command, dict) and command.keys() == {"eof"} and command["eof"] is True:
             await self._terminal.close_input()
         elif isinstance(command, dict) and command.keys() == {"resize"}:
             rows, columns = _size(command["resize"])
