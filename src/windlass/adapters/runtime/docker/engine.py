@@ -22,8 +22,10 @@ NEWEST_API: Final = (1, 51)
 """The newest version whose answers we know. An older engine is spoken to in its own; never older than it still accepts."""
 CALL_SECONDS: Final = 60.0
 CONNECT_SECONDS: Final = 5.0
+IDLE_SECONDS: Final = 600.0
+"""Of a pull or an archive. A large layer is unpacked without a word for minutes."""
 
-type_json = "application/json"
+JSON: Final = "application/json"
 
 
 class Facts(Struct, frozen=True, kw_only=True):
@@ -80,9 +82,7 @@ class Engine:
     ) -> Any:
         """One request, its JSON answer (None when empty). Raises by what was refused: see `refusals`; Unavailable."""
         data = None if body is None else msgspec.json.encode(body)
-        async with self.stream(
-            method, path, params=params, data=data, content_type=type_json, seconds=seconds
-        ) as answer:
+        async with self.stream(method, path, params=params, data=data, content_type=JSON, seconds=seconds) as answer:
             raw = await answer.read()
         return msgspec.json.decode(raw) if raw else None
 
@@ -94,13 +94,15 @@ class Engine:
         *,
         params: Mapping[str, str] | None = None,
         data: bytes | AsyncIterator[bytes] | None = None,
-        content_type: str = type_json,
+        content_type: str = JSON,
         seconds: float | None = None,
+        idle_seconds: float | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """An answer whose body the caller reads. Without `seconds` it may last for ever."""
+        """An answer whose body the caller reads, within `seconds` and with no silence longer than `idle_seconds`. A followed
+        log and a wait have neither: they last as long as their run."""
         version = self._version or await self._negotiate()
         headers = {"Content-Type": content_type} if data is not None else None
-        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
+        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS, sock_read=idle_seconds)
         try:
             async with self._session.request(
                 method,

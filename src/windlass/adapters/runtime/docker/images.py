@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from windlass.adapters.runtime.docker.engine import Engine
+from windlass.adapters.runtime.docker.engine import IDLE_SECONDS, Engine
 from windlass.adapters.runtime.docker.validation import parse_image
 from windlass.core.errors import Invalid, NotFound, Unavailable, WindlassError
 from windlass.core.model.ids import Millis
@@ -57,7 +57,9 @@ class Images:
         # Without a tag the engine would fetch every tag there is.
         params = {"fromImage": name, "tag": tag}
         try:
-            async with self._engine.stream("POST", "/images/create", params=params) as answer:
+            async with self._engine.stream(
+                "POST", "/images/create", params=params, idle_seconds=IDLE_SECONDS
+            ) as answer:
                 async for raw in _json_lines(answer.content.iter_any()):
                     event = msgspec.json.decode(raw)
                     if event.get("error"):

@@ -172,6 +172,7 @@ class DockerRuntime:
                 seen = await self.observe(run)
                 if seen.phase in _OVER:
                     return seen
+                backoff.reset()
                 # Not started yet: any end from now on, asked in short turns, because one may have slipped in between.
                 condition, seconds = (
                     ("next-exit", 1.0) if seen.phase is Phase.CREATED else ("not-running", WAIT_SECONDS)
@@ -258,14 +259,11 @@ class DockerRuntime:
         containers = [str(c["Id"]) for c in listed if self._owner.owns(c.get("Labels"))]
         for container in containers:
             await delete_container(self._engine, container)
-        volumes = await self.volumes()
-        for volume in volumes:
-            await self._volumes.remove(volume)
+        volumes = await self._volumes.remove_all()
         networks = await self._remove_networks()
-        await self._volumes.remove_scratch()
         self._known.clear()
         self._own_creations.clear()
-        return len(containers) + len(volumes) + networks
+        return len(containers) + volumes + networks
 
     async def _open_volume(self, assignment: Assignment) -> None:
         """A new volume belongs to root, and an image that runs as somebody else could not write to it. Its directory is opened

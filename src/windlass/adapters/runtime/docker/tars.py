@@ -12,7 +12,8 @@ from windlass.core.errors import Invalid
 BLOCK: Final = 512
 EXTENSION_MAX: Final = 1 << 20
 _EXTENSIONS: Final = frozenset(b"xgLK")
-_FILES: Final = frozenset(b"\x000")
+_FILES: Final = frozenset(b"\x0007")
+_DIRECTORY: Final = ord("5")
 
 
 def directories(names: Iterable[str], *, mode: int) -> bytes:
@@ -29,11 +30,12 @@ def directories(names: Iterable[str], *, mode: int) -> bytes:
 class Entry(Struct, frozen=True):
     name: str
     size: int | None
-    """Of a regular file; None for anything else."""
+    """Of a regular file; None for a directory."""
 
 
 class LastEntry:
-    """Looks on as a tar stream passes by. Unpacking goes in order: if the last entry arrived whole, so did all before it."""
+    """Looks on as a tar stream passes by, for its last file or directory. Unpacking goes in order: if that arrived whole, so
+    did all before it."""
 
     def __init__(self) -> None:
         self.entry: Entry | None = None
@@ -86,9 +88,10 @@ class LastEntry:
             self._extend(kind, data[at + BLOCK : at + BLOCK + size])
             return whole
         size = size if self._size is None else self._size
-        self.entry = Entry(self._name or _name(header), size if kind in _FILES else None)
-        # Links and directories have no content, whatever their size field says.
-        self._skip = _padded(size) if kind in _FILES or kind == ord("7") else 0
+        # Links and directories have no content, whatever their size field says. Engines differ in how they look at links.
+        if kind in _FILES or kind == _DIRECTORY:
+            self.entry = Entry(self._name or _name(header), size if kind in _FILES else None)
+        self._skip = _padded(size) if kind in _FILES else 0
         self._name = self._size = None
         return BLOCK
 

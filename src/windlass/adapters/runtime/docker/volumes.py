@@ -14,7 +14,7 @@ import anyio
 import msgspec
 
 from windlass.adapters.runtime.docker.containers import delete_container
-from windlass.adapters.runtime.docker.engine import Engine
+from windlass.adapters.runtime.docker.engine import IDLE_SECONDS, Engine
 from windlass.adapters.runtime.docker.hardening import HELPER_MOUNT, helper_container, volume_name
 from windlass.adapters.runtime.docker.labels import HELPER, Owner
 from windlass.adapters.runtime.docker.refusals import REFUSED
@@ -66,7 +66,9 @@ class Volumes:
             await self._refuse_links(helper, parts)
             params = {"path": "/".join((HELPER_MOUNT, *parts)) if parts else HELPER_MOUNT + "/."}
             try:
-                async with self._engine.stream("GET", f"/containers/{helper}/archive", params=params) as answer:
+                async with self._engine.stream(
+                    "GET", f"/containers/{helper}/archive", params=params, idle_seconds=IDLE_SECONDS
+                ) as answer:
                     async for chunk in answer.content.iter_any():
                         yield chunk
             except NotFound as exc:
@@ -94,15 +96,17 @@ class Volumes:
         prefix = volume_name(VolumeId(""))
         return tuple(sorted(VolumeId(name.removeprefix(prefix)) for name in ours if name.startswith(prefix)))
 
-    async def remove_scratch(self) -> None:
-        """The empty image, of this installation and node alone."""
-        try:
-            record = await self._engine.call("GET", f"/images/{self._scratch}/json")
-            if not self._owner.owns((record.get("Config") or {}).get("Labels")):
-                return
-            await self._engine.call("DELETE", f"/images/{self._scratch}")
-        except (NotFound, Conflict):
-            return
+    async def remove_all(self) -> int:
+        """All of ours and the empty image. What a stranger's container uses stays; the rest goes all the same."""
+        removed = 0
+        for volume in await self.names():
+            try:
+                await self.remove(volume)
+            except Conflict:
+                continue
+            removed += 1
+        await self._remove_scratch()
+        return removed
 
     @asynccontextmanager
     async def _helper(self, volume: VolumeId) -> AsyncIterator[str]:
@@ -134,6 +138,16 @@ class Volumes:
         ) as answer:
             await answer.read()
 
+    async def _remove_scratch(self) -> None:
+        """The empty image, of this installation and node alone."""
+        try:
+            record = await self._engine.call("GET", f"/images/{self._scratch}/json")
+            if not self._owner.owns((record.get("Config") or {}).get("Labels")):
+                return
+            await self._engine.call("DELETE", f"/images/{self._scratch}")
+        except (NotFound, Conflict):
+            return
+
     async def _make_directories(self, helper: str, parts: tuple[str, ...]) -> None:
         if not parts:
             return
@@ -148,12 +162,17 @@ class Volumes:
     async def _unpack(self, helper: str, target: str, tar: AsyncIterator[bytes]) -> None:
         params = {"path": target, "noOverwriteDirNonDir": "true"}
         async with self._engine.stream(
-            "PUT", f"/containers/{helper}/archive", params=params, data=tar, content_type=TAR
+            "PUT",
+            f"/containers/{helper}/archive",
+            params=params,
+            data=tar,
+            content_type=TAR,
+            idle_seconds=IDLE_SECONDS,
         ) as answer:
             await answer.read()
 
     async def _verify(self, helper: str, target: str, last: LastEntry) -> None:
-        if last.entry is None:
+        if last.entry is None or not last.entry.name.isprintable():  # a name that no URL could carry
             return
         name = "/".join(part for part in last.entry.name.split("/") if part not in ("", "."))
         there = await self._stat(helper, f"{target}/{name}" if name else target)
