@@ -19,7 +19,7 @@ from windlass.adapters.runtime.process.loop import Loop
 from windlass.adapters.runtime.process.records import Record
 
 _IDLE_MAX = 32
-_TRIM_SECONDS = 5.0
+_TRIM_SECONDS = 1.0
 _MESSAGE = 1 << 16
 
 

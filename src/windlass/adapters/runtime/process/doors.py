@@ -112,6 +112,7 @@ class Doors:
             "start": self._start,
             "observe": self._observe,
             "list": self._list,
+            "users": self._users,
             "stop": self._stop,
             "remove": self._remove,
             "execute": self._execute,
@@ -172,9 +173,7 @@ class Doors:
         _answer(peer, request, {})
 
     def _start(self, peer: Peer, request: Record) -> None:
-        run = self._find(request)
-        if run is None:
-            raise Refused("not-found", f"there is no run {records.text(request, 'run')}")
+        run = self._known(request)
 
         def told(run: Run) -> None:
             if problem := run.exit.get("problem"):
@@ -193,6 +192,11 @@ class Doors:
     def _list(self, peer: Peer, request: Record) -> None:
         owner = records.text(request, "owner")
         _answer(peer, request, {"seen": [r.observed() for r in self._keeper.runs.values() if r.owner == owner]})
+
+    def _users(self, peer: Peer, request: Record) -> None:
+        """The runs that have a volume, also those that are over: they may be looked into."""
+        volume = records.text(request, "volume")
+        _answer(peer, request, {"runs": [r.run for r in self._keeper.runs.values() if r.volume == volume]})
 
     def _stop(self, peer: Peer, request: Record) -> None:
         run = self._find(request)
@@ -217,9 +221,9 @@ class Doors:
         """A command beside a run, or in a directory. From here on the connection is the session's."""
         order, run = records.table(request, "order"), None
         if records.text(request, "run"):
-            run = self._find(request)
-            if run is None or run.phase != RUNNING:
-                raise Refused("conflict", f"run {records.text(request, 'run')} is not running")
+            run = self._known(request)
+            if run.phase != RUNNING:
+                raise Refused("conflict", f"run {run.run} is not running")
             its = (journal.read(records.run_path(self._root, run.run)) or {}).get("order", {})
             order |= {"directory": its.get("directory"), "environment": its.get("environment")}
         group = self._cgroups.group(run.run) if self._cgroups and run else None
@@ -238,6 +242,12 @@ class Doors:
             self._cgroups.remove()
         _answer(peer, request, {})
         self.is_quitting = True
+
+    def _known(self, request: Record) -> Run:
+        run = self._find(request)
+        if run is None:
+            raise Refused("not-found", f"there is no run {records.text(request, 'run')}")
+        return run
 
     def _find(self, request: Record) -> Run | None:
         """Another installation's run looks absent."""

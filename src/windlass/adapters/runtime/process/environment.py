@@ -17,6 +17,7 @@ def order_of(assignment: Assignment, *, owner: str, volume: str, search_path: st
         "run": assignment.run,
         "owner": owner,
         "token": [assignment.token.epoch, assignment.token.n],
+        "volume": assignment.volume,
         "command": list(spec.command),
         "environment": _environment(assignment, volume=volume, search_path=search_path),
         "directory": directory_of(spec.workdir, volume),

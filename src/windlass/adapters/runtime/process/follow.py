@@ -1,9 +1,10 @@
 """Following a run's output files: woken by inotify on its directory, resumed by byte, ended by its journal.
 
-The files are the workload's own; nobody stands between. So a line's time is when we saw it, and the two streams are each in
-order, while their order between each other is by when they were read.
+The files are the workload's own; nobody stands between. So a line's time is when its file was last written to as we read it
+(after the end: at all), and the two streams are each in order, while their order between each other is by those times.
 """
 
+import contextlib
 import ctypes
 import os
 import struct
@@ -22,6 +23,7 @@ _POLL_SECONDS = 0.05
 """Where inotify cannot be had."""
 _LOOK_ANYWAY_SECONDS = 1.0
 _WATCHED = 0x2 | 0x80 | 0x100 | 0x400 | 0x800  # modified, moved in, created, itself deleted or moved
+_Found = tuple[str, Stream, bytes, bool]
 _EVENT = struct.Struct("iIII")
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -90,9 +92,9 @@ async def follow(directory: str, inotify: Inotify, *, after: LogPosition) -> Asy
         while True:
             event = inotify.armed(watch)
             is_over = _is_over(directory)  # before reading: what was written by then will be read
-            found = await anyio.to_thread.run_sync(_read_all, tails, is_over)
-            last_at = max(last_at, _now())  # the wall clock may step back; a resumed reader must not see it
-            for stream, text, is_partial in found:
+            found = await anyio.to_thread.run_sync(_read_round, tails, is_over)
+            for at, stream, text, is_partial in found:
+                last_at = max(last_at, at)  # never backwards, so that a position is a position
                 yield LogLine(at=last_at, stream=stream, text=text, is_partial=is_partial)
             if is_over and not found:
                 return
@@ -114,38 +116,52 @@ class _Tail:
         self._rest = b""
         self._fd = -1
 
-    def read(self, *, is_over: bool) -> list[tuple[Stream, bytes, bool]]:
+    def modified(self) -> int:
+        """When it was last written to, in nanoseconds; 0 while it is not there."""
+        return os.fstat(self._fd).st_mtime_ns if self._open() else 0
+
+    def read(self, *, is_over: bool) -> list[_Found]:
         """Complete lines, parts of overlong ones, and once nothing can follow any more, the last line as it stands."""
-        found: list[tuple[Stream, bytes, bool]] = []
-        while not found and (data := self._read()):
+        cut: list[tuple[bytes, bool]] = []
+        while not cut and (data := self._read()):
             *lines, self._rest = (self._rest + data).split(b"\n")
-            found = [(self.stream, line, False) for line in lines]
+            cut = [(line, False) for line in lines]
             if len(self._rest) >= _LINE_MAX:
-                found.append((self.stream, self._rest, True))
+                cut.append((self._rest, True))
                 self._rest = b""
-        if not found and is_over and self._rest:
-            found.append((self.stream, self._rest, False))
+        if not cut and is_over and self._rest:
+            cut.append((self._rest, True))
             self._rest = b""
-        return found
+        at = _timestamp(self.modified())
+        return [(at, self.stream, text, is_partial) for text, is_partial in cut]
 
     def close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
-    def _read(self) -> bytes:
+    def _open(self) -> bool:
         if self._fd < 0:
-            try:
+            with contextlib.suppress(FileNotFoundError):
                 self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-            except FileNotFoundError:
-                return b""
+        return self._fd >= 0
+
+    def _read(self) -> bytes:
+        if not self._open():
+            return b""
         data = os.pread(self._fd, _READ, self._offset)
         self._offset += len(data)
         return data
 
 
-def _read_all(tails: list[_Tail], is_over: bool) -> list[tuple[Stream, bytes, bool]]:
-    return [found for tail in tails for found in tail.read(is_over=is_over)]
+def _read_round(tails: list[_Tail], is_over: bool) -> list[_Found]:
+    """Once it is over, one stream to its end and then the other: so every reading has the same order and the same times."""
+    found: list[_Found] = []
+    for tail in sorted(tails, key=_Tail.modified):
+        found += tail.read(is_over=is_over)
+        if found and is_over:
+            break
+    return found
 
 
 def _is_over(directory: str) -> bool:
@@ -154,7 +170,7 @@ def _is_over(directory: str) -> bool:
     return known is None or "exit" in known
 
 
-def _now() -> str:
+def _timestamp(nanoseconds: int) -> str:
     """RFC 3339, UTC, nanoseconds: what `datetime` cannot hold."""
-    seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{nanoseconds:09d}Z"
+    seconds, rest = divmod(nanoseconds, 1_000_000_000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{rest:09d}Z"

@@ -29,10 +29,11 @@ Told = Callable[["Run"], None]
 class Run:
     """What the executor knows of one run; the rest is in its directory."""
 
-    def __init__(self, run: str, owner: str, token: object) -> None:
-        self.run = run
-        self.owner = owner
-        self.token = token
+    def __init__(self, order: Record) -> None:
+        self.run = records.text(order, "run")
+        self.owner = records.text(order, "owner")
+        self.volume = records.text(order, "volume")
+        self.token = order.get("token")
         self.phase = CREATED
         self.is_starting = False
         self.exit: Record = {}
@@ -78,8 +79,7 @@ class Keeper:
         if known is None:  # half made or half removed
             _remove_directory(path)
             return
-        order = known["order"]
-        run = self.runs[name] = Run(name, records.text(order, "owner"), order.get("token"))
+        run = self.runs[name] = Run(known["order"])
         if "started" in known:
             run.phase = RUNNING
             self._adopt(run)
@@ -116,7 +116,7 @@ class Keeper:
     def create(self, order: Record) -> None:
         run = records.text(order, "run")
         journal.begin(records.run_path(self._root, run), order)
-        self.runs[run] = Run(run, records.text(order, "owner"), order.get("token"))
+        self.runs[run] = Run(order)
 
     def start(self, run: Run, told: Told) -> None:
         """Told when it runs, or has ended without."""

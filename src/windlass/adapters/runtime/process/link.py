@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 
 import anyio
@@ -22,7 +22,7 @@ from windlass.ports.runtime import StartFailed
 
 log = structlog.get_logger(__name__)
 
-_TRIES_MAX = 4
+_PATIENCE_SECONDS = 10.0
 _PAUSE_SECONDS = 0.05
 _START_SECONDS = 20
 _CHUNK = 1 << 18
@@ -70,20 +70,28 @@ class Link:
     @classmethod
     @asynccontextmanager
     async def open(cls, directory: str, owner: str) -> AsyncIterator["Link"]:
+        failure: Exception | None = None
         async with anyio.create_task_group() as tasks:
-            link = cls(directory, owner, tasks)
             try:
-                yield link
-            finally:
-                tasks.cancel_scope.cancel()
+                yield cls(directory, owner, tasks)
+            except Exception as error:  # out of the group's reach, which would wrap it
+                failure = error
+            tasks.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+    def start_soon(self, task: Callable[[], Coroutine[object, object, None]]) -> None:
+        """For as long as the link is open."""
+        self._tasks.start_soon(task)
 
     async def ask(self, op: str, **fields: object) -> Record:
         """The executor's answer, by whichever executor there is. Raises what it refuses, and Unavailable when none answers."""
-        for attempt in range(_TRIES_MAX):
+        deadline = anyio.current_time() + _PATIENCE_SECONDS
+        while anyio.current_time() < deadline:
             try:
                 answer = await self._ask_once(op, fields)
             except (_Cut, OSError, anyio.ClosedResourceError, anyio.BrokenResourceError):
-                await anyio.sleep(_PAUSE_SECONDS * attempt)
+                await anyio.sleep(_PAUSE_SECONDS)
                 continue
             return _accept(answer)
         raise Unavailable("the executor of process runs does not answer", hint=f"see {self.directory}/executor.log")

@@ -67,12 +67,16 @@ class Relay:
         if data and self._viewers:
             self._obey(self._viewers[0], data)
 
-    def finish(self, exit_code: int) -> None:
-        """The workload is over: pass on what it still had to say, then how it ended."""
+    def drain(self) -> None:
+        """The workload is over: pass on what it still had to say."""
         for fd in tuple(self._sources):
             while fd in self._sources and self._pass_on(fd):
                 pass
             self._end_source(fd)
+
+    def finish(self, exit_code: int) -> None:
+        """And how it ended."""
+        self.drain()
         for viewer in tuple(self._viewers):
             self._tell(viewer, frames.encode(frames.EXITED, frames.CODE.pack(exit_code)))
 

@@ -8,18 +8,19 @@ import os
 import re
 import shutil
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
+from anyio.abc import ByteStream
 
 from windlass.adapters import staging
 from windlass.adapters.runtime.process import journal, records
 from windlass.adapters.runtime.process.environment import base_environment, order_of
-from windlass.adapters.runtime.process.follow import Inotify, follow
+from windlass.adapters.runtime.process.follow import Inotify, changed, follow
 from windlass.adapters.runtime.process.link import Link, connect
 from windlass.adapters.runtime.process.records import Record, number, text
-from windlass.adapters.runtime.process.session import Listening, Session
+from windlass.adapters.runtime.process.session import Attached, Listening, Session
 from windlass.core.errors import Conflict, Invalid, NotFound, Unavailable
 from windlass.core.model.assignment import Assignment
 from windlass.core.model.ids import Millis, NodeId, RunId, VolumeId
@@ -52,10 +53,9 @@ class ProcessRuntime:
         owner, inotify = f"{installation}/{node}", Inotify()
         path = os.environ.get("PATH", os.defpath) if search_path is None else search_path
         try:
-            async with Link.open(root, owner) as link, anyio.create_task_group() as tasks:
-                tasks.start_soon(inotify.run)
+            async with Link.open(root, owner) as link:
+                link.start_soon(inotify.run)
                 yield cls(root, owner, link, inotify, search_path=path)
-                tasks.cancel_scope.cancel()
         finally:
             inotify.close()
 
@@ -94,8 +94,11 @@ class ProcessRuntime:
             yield chunk
 
     async def remove_volume(self, volume: VolumeId) -> None:
-        if self._owns_volume(volume):
-            await anyio.to_thread.run_sync(self._drop_volume, volume)
+        if not self._owns_volume(volume):
+            return
+        if users := (await self._link.ask("users", volume=volume))["runs"]:
+            raise Conflict(f"volume {volume} is in use by {users}", code="volume-in-use")
+        await anyio.to_thread.run_sync(self._drop_volume, volume)
 
     async def volumes(self) -> tuple[VolumeId, ...]:
         names = await anyio.to_thread.run_sync(os.listdir, f"{self._directory}/labels")
@@ -137,6 +140,7 @@ class ProcessRuntime:
         with suppress(NotFound):
             async for line in follow(self._known_run(run)[0], self._inotify, after=after):
                 yield line
+            await self.wait(run)  # the journal is ahead of the executor by a moment
 
     async def remove(self, run: RunId) -> None:
         await self._link.ask("remove", run=run)
@@ -158,14 +162,17 @@ class ProcessRuntime:
         """Its pseudo-terminal, also after a restart of the server; without one, its output from the beginning."""
         path, order = self._known_run(run)
         if not order.get("terminal"):
-            yield Listening(self.logs(run, after=LogPosition()), lambda: self._exit_code(run))
+            yield self._written(run)
             return
-        try:
-            stream = await connect(path, "terminal")
-        except OSError as error:
-            raise Conflict(f"run {run} is not running") from error
-        async with stream:
-            yield Session(stream)
+        async with AsyncExitStack() as open_streams:
+
+            async def reach() -> ByteStream | None:
+                stream = await self._reach_terminal(path)
+                if stream is not None:
+                    open_streams.push_async_callback(stream.aclose)
+                return stream
+
+            yield Attached(reach, lambda: self._written(run))
 
     @asynccontextmanager
     async def execute(self, run: RunId, command: tuple[str, ...], *, wants_terminal: bool) -> AsyncIterator[Terminal]:
@@ -196,6 +203,27 @@ class ProcessRuntime:
         async with await self._link.call(op="execute", order=order) as stream:
             yield Session(stream)
 
+    async def _reach_terminal(self, path: str) -> ByteStream | None:
+        """None when the run is over."""
+        watch = self._inotify.add(path)
+        try:
+            while True:
+                event = self._inotify.armed(watch)
+                known = journal.read(path)
+                if known is None or "exit" in known:
+                    return None
+                with suppress(OSError):
+                    return await connect(path, "terminal")
+                await changed(event)
+        finally:
+            self._inotify.remove(watch)
+
+    def _written(self, run: RunId) -> Listening:
+        async def exit_code() -> int | None:
+            return (await self.observe(run)).exit_code
+
+        return Listening(self.logs(run, after=LogPosition()), exit_code)
+
     # --- what is where, and whose
 
     def _volume_path(self, volume: VolumeId) -> str:
@@ -219,9 +247,6 @@ class ProcessRuntime:
         if known is None or known["order"].get("owner") != self._owner:
             raise NotFound(f"there is no run {run}")
         return path, known["order"]
-
-    async def _exit_code(self, run: RunId) -> int | None:
-        return (await self.observe(run)).exit_code
 
     def _make_volume(self, volume: VolumeId, path: str, labels: dict[str, str]) -> None:
         label = f"{self._directory}/labels/{volume}.json"

@@ -55,6 +55,58 @@ class Session:
                 raise Conflict("the session is over") from error
 
 
+class Attached:
+    """A Terminal on a run's pseudo-terminal. It may be attached to before the start: the connection is made when there is one."""
+
+    def __init__(self, reach: Callable[[], Awaitable[ByteStream | None]], written: Callable[[], "Listening"]) -> None:
+        """`reach` waits for the terminal, and answers None when the run is over; `written` is what it left then."""
+        self._reach = reach
+        self._written = written
+        self._reaching = anyio.Lock()
+        self._session: Session | None = None
+        self._is_over = False
+
+    async def send(self, data: bytes) -> None:
+        await (await self._expected()).send(data)
+
+    async def close_input(self) -> None:
+        await (await self._expected()).close_input()
+
+    async def resize(self, *, rows: int, columns: int) -> None:
+        await (await self._expected()).resize(rows=rows, columns=columns)
+
+    async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
+        has_come = False
+        if (session := await self._reached()) is not None:
+            async for stream, data in session.output():
+                has_come = True
+                yield stream, data
+        if not has_come and await self._told_exit_code() is None:  # it ended just before we came
+            async for stream, data in self._written().output():
+                yield stream, data
+
+    async def exit_code(self) -> int | None:
+        code = await self._told_exit_code()
+        return await self._written().exit_code() if code is None else code
+
+    async def _told_exit_code(self) -> int | None:
+        return None if self._session is None else await self._session.exit_code()
+
+    async def _expected(self) -> Session:
+        session = await self._reached()
+        if session is None:
+            raise Conflict("the run is over")
+        return session
+
+    async def _reached(self) -> Session | None:
+        async with self._reaching:
+            if self._session is None and not self._is_over:
+                stream = await self._reach()
+                self._session = Session(stream) if stream else None
+                self._is_over = stream is None
+        return self._session
+
+
 class Listening:
     """A Terminal on a run that was started without one: there is no input, and the output is what its files hold."""
 

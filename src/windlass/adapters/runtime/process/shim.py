@@ -188,6 +188,8 @@ class _Run:
         tell(self._write_running(started_wall))
         self.family.outlive()
         os.chdir("/")  # hold nobody's volume
+        if self._relay is not None:
+            self._relay.drain()  # who sees the end in the journal must find all of the output
         return self._write_exit(self.family.exit_code, started_wall, int((self.family.finished - started) * 1000))
 
     def _spawn(self) -> None:

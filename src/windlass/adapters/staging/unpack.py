@@ -1,28 +1,21 @@
-"""Files into and out of a directory whose content is not to be trusted: our own unpacking and packing of tar streams.
+"""A tar stream into a directory: a push parser and writer of our own.
 
-`tarfile.extractall` of the Pythons we run on escapes its root, with every filter. Here a name is resolved by the kernel below
-the root without following any link (openat2; a walk of O_NOFOLLOW steps where the kernel lacks it), a file appears whole under
-its name or not at all, and only regular files, directories and links that stay inside are made. The bytes go through threads.
+Only regular files, directories and links that stay inside are made. A file appears whole under its name or not at all.
 """
 
 import contextlib
-import ctypes
 import errno
 import os
-import stat
-import struct
-import tarfile
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import Generator, Iterator
 from typing import Final
 
-import anyio
 from msgspec import Struct
 
-from windlass.core.errors import Conflict, Fault, Invalid, NotFound, TooLarge
+from windlass.adapters.staging.beneath import open_beneath
+from windlass.core.errors import Invalid, NotFound, TooLarge
 
 _BLOCK: Final = 512
 _EXTENSION_MAX: Final = 1 << 20
-_CHUNK: Final = 1 << 20
 _PATH_MAX: Final = 4095
 _NAME_MAX: Final = 255
 _FILES: Final = (b"0", b"\0", b"7")
@@ -37,77 +30,6 @@ class Limits(Struct, frozen=True, kw_only=True):
     entries_max: int = 200_000
     bytes_max: int = 64 << 30
     depth_max: int = 64
-
-
-_LIMITS: Final = Limits()
-
-
-async def extract(root: str, path: str, tar: AsyncIterator[bytes], *, limits: Limits = _LIMITS) -> None:
-    """Unpack into `path` below `root`; parents are made. Invalid, TooLarge; what was unpacked until then stays."""
-    base = steps_of(path)
-    unpacking = await anyio.to_thread.run_sync(Unpacking, root, base, limits)
-    try:
-        async for chunk in tar:
-            await anyio.to_thread.run_sync(unpacking.feed, chunk)
-        await anyio.to_thread.run_sync(unpacking.finish)
-    finally:
-        unpacking.close()
-
-
-async def archive(root: str, path: str) -> AsyncIterator[bytes]:
-    """A tar stream of `path` below `root`, named by its last step; of the root, by `.`. NotFound."""
-    pieces = _pack(root, steps_of(path))
-    try:
-        while chunk := await anyio.to_thread.run_sync(_next_chunk, pieces):
-            yield chunk
-    finally:
-        pieces.close()
-
-
-def steps_of(path: str) -> tuple[str, ...]:
-    """The steps of a path below the root; Invalid for one that would leave it."""
-    steps = tuple(step for step in path.split("/") if step not in ("", "."))
-    if path.startswith("/") or ".." in steps or "\0" in path:
-        message = f"{path[:200]!r} is not a path below the volume's root"
-        raise Invalid(message, code="path-outside", faults=(Fault("path", message),))
-    return steps
-
-
-# --- names, resolved by the kernel
-
-_SYS_OPENAT2: Final = 437
-_NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
-_HOW: Final = struct.Struct("QQQ")
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-def open_beneath(root: int, path: str, flags: int) -> int:
-    """Open `path` (relative, without `..`) below the directory `root`; no link is followed, at no step. Creates nothing."""
-    how = _HOW.pack(flags | os.O_CLOEXEC, 0, _BENEATH | _NO_SYMLINKS | _NO_MAGICLINKS)
-    fd = int(_libc.syscall(_SYS_OPENAT2, root, os.fsencode(path), how, _HOW.size))
-    if fd >= 0:
-        return fd
-    number = ctypes.get_errno()
-    if number in (errno.ENOSYS, errno.EPERM):  # an old kernel, or a sandbox that does not know the call
-        return walk_beneath(root, path, flags)
-    raise OSError(number, os.strerror(number), path)
-
-
-def walk_beneath(root: int, path: str, flags: int) -> int:
-    """The same, step by step."""
-    steps = steps_of(path) or (".",)
-    fd = os.dup(root)
-    try:
-        for step in steps[:-1]:
-            following = os.open(step, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
-            os.close(fd)
-            fd = following
-        return os.open(steps[-1], flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
-    finally:
-        os.close(fd)
-
-
-# --- unpacking
 
 
 class _Entry(Struct, frozen=True, kw_only=True):
@@ -139,12 +61,18 @@ class Unpacking:
         self._entries = self._bytes = 0
         self._parent: tuple[tuple[str, ...], int] | None = None
         try:
-            self._directory(base)
+            self._open_base(base)
             self._steps = self._unpack()
             next(self._steps)
         except BaseException:
             self.close()
             raise
+
+    def _open_base(self, base: tuple[str, ...]) -> None:
+        try:
+            self._directory(base)
+        except Invalid as error:
+            raise NotFound(f"{'/'.join(base)} leads through a link or a file", code="path-is-link") from error
 
     def feed(self, chunk: bytes) -> None:
         if self._is_done:  # tar pads its end generously
@@ -392,126 +320,3 @@ def _blocked(path: str, error: OSError) -> Exception:
     if error.errno in (errno.ELOOP, errno.EXDEV, errno.ENOTDIR, errno.EISDIR, errno.ENOENT):
         return _refused(f"{path[:200]!r} leads through a link or a file, or is a directory already")
     return error
-
-
-# --- packing
-
-
-def _pack(root: str, steps: tuple[str, ...]) -> Generator[bytes, None, None]:
-    """Depth first, one directory open at a time, each reached anew from the root: depth costs no descriptors."""
-    top = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        waiting = ["/".join(steps)]
-        cut = len("/".join(steps[:-1])) + 1 if len(steps) > 1 else 0
-        found = False
-        while waiting:
-            path = waiting.pop()
-            status = _status(top, path)
-            if status is None:
-                continue
-            found = True
-            yield from _member(top, path, path[cut:] if steps else f"./{path}", status)
-            if stat.S_ISDIR(status.st_mode):
-                waiting.extend(f"{path}/{name}" if path else name for name in _listing(top, path))
-        if not found:
-            raise NotFound(f"there is no {'/'.join(steps)!r} in the volume", code="path-not-found")
-        yield bytes(2 * _BLOCK)
-    finally:
-        os.close(top)
-
-
-def _status(top: int, path: str) -> os.stat_result | None:
-    """Of the thing itself, not of where it leads; None when it is not there (any more)."""
-    parent, _, name = path.rpartition("/")
-    try:
-        fd = open_beneath(top, parent or ".", os.O_PATH | os.O_DIRECTORY)
-        try:
-            return os.stat(name or ".", dir_fd=fd, follow_symlinks=False)
-        finally:
-            os.close(fd)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:
-            raise TooLarge(f"{path[:200]!r}… lies too deep to be archived", code="path-too-deep") from error
-        if error.errno == errno.ELOOP:
-            raise NotFound(f"{path} leads through a link; links are not followed", code="path-is-link") from error
-        raise
-
-
-def _listing(top: int, path: str) -> list[str]:
-    try:
-        fd = open_beneath(top, path or ".", os.O_RDONLY | os.O_DIRECTORY)
-    except PermissionError as error:
-        raise Conflict(f"{path!r} cannot be read", code="path-unreadable") from error
-    except OSError:  # replaced meanwhile
-        return []
-    try:
-        return sorted(os.listdir(fd), reverse=True)
-    finally:
-        os.close(fd)
-
-
-def _member(top: int, path: str, name: str, status: os.stat_result) -> Iterator[bytes]:
-    info = tarfile.TarInfo(name)
-    info.mode, info.mtime = stat.S_IMODE(status.st_mode) & 0o777, int(status.st_mtime)
-    if stat.S_ISDIR(status.st_mode):
-        info.type = tarfile.DIRTYPE
-        yield _header(info)
-    elif stat.S_ISLNK(status.st_mode):
-        target = _link_target(top, path)
-        if target is not None:
-            info.type, info.linkname = tarfile.SYMTYPE, target
-            yield _header(info)
-    elif stat.S_ISREG(status.st_mode):
-        yield from _content(top, path, info)
-    # Sockets, fifos and devices have no content to hand out.
-
-
-def _content(top: int, path: str, info: tarfile.TarInfo) -> Iterator[bytes]:
-    try:
-        fd = open_beneath(top, path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-    except PermissionError as error:
-        raise Conflict(f"{path!r} cannot be read", code="path-unreadable") from error
-    except OSError:  # replaced by a link, or gone, since we looked
-        return
-    try:
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode):
-            return
-        info.size = left = status.st_size
-        yield _header(info)
-        while left:
-            data = os.read(fd, min(left, _CHUNK))
-            # It shrank while we read: its size is already told, so the rest is filled.
-            data = data or bytes(min(left, _CHUNK))
-            left -= len(data)
-            yield data
-        yield bytes(_padded(info.size) - info.size)
-    finally:
-        os.close(fd)
-
-
-def _link_target(top: int, path: str) -> str | None:
-    parent, _, name = path.rpartition("/")
-    with contextlib.suppress(OSError):
-        fd = open_beneath(top, parent or ".", os.O_PATH | os.O_DIRECTORY)
-        try:
-            return os.readlink(name, dir_fd=fd)
-        finally:
-            os.close(fd)
-    return None
-
-
-def _header(info: tarfile.TarInfo) -> bytes:
-    return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
-
-
-def _next_chunk(pieces: Iterator[bytes]) -> bytes:
-    """Small pieces together, so that a thousand small files are not a thousand trips to a thread."""
-    chunk = bytearray()
-    for piece in pieces:
-        chunk += piece
-        if len(chunk) >= _CHUNK:
-            break
-    return bytes(chunk)
