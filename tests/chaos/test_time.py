@@ -1,0 +1,86 @@
+"""TTLs delete when they should, also over a server that was down, and a jumping wall clock deletes nothing."""
+
+import time
+from pathlib import Path
+
+from tests.chaos.clock_shim import ClockShim
+from tests.e2e.server import WindlassServer
+from tests.parts.busybox import IMAGE
+from tests.parts.dockerd import DockerEngine
+from tests.parts.waiting import wait_for
+
+EIGHT_DAYS = 8 * 86_400
+
+
+def finished(server: WindlassServer, name: str, *, ttl: int, volume_ttl: int) -> str:
+    """A job that is over, by its uid."""
+    server.cli("run", "--name", name, "--ttl", str(ttl), "--volume-ttl", str(volume_ttl), IMAGE, "--", "true")
+    return str(server.cli("get", "job", name, "-o", "json").json()["metadata"]["uid"])
+
+
+def go_through_every_loop(server: WindlassServer, engine: DockerEngine, name: str) -> None:
+    """A job whose parts go at once: when they are gone, whatever else was due is gone too."""
+    uid = finished(server, name, ttl=0, volume_ttl=0)
+    wait_for(lambda: not has_volume(engine, uid), 30, "the short one's volume to go")
+    server.cli("delete", name)
+
+
+def has_container(engine: DockerEngine, uid: str) -> bool:
+    return any(uid in str(one["Names"]) for one in engine.containers())
+
+
+def has_volume(engine: DockerEngine, uid: str) -> bool:
+    return uid in str(engine.ask("/volumes"))
+
+
+def test_run_and_volume_go_each_at_its_own_time(docker_engine: DockerEngine) -> None:
+    with WindlassServer(docker_host=docker_engine.host) as server:
+        at_once = finished(server, "at-once", ttl=0, volume_ttl=3600)
+        kept = finished(server, "kept", ttl=4, volume_ttl=8)
+        over = time.monotonic()
+        wait_for(lambda: not has_container(docker_engine, at_once), 20, "the run with TTL 0 to go")
+        assert has_volume(docker_engine, at_once)
+        assert has_container(docker_engine, kept)
+        wait_for(lambda: not has_container(docker_engine, kept), 30, "the kept run to go")
+        assert time.monotonic() - over >= 3, "never early: its end was seen up to a second before"
+        assert has_volume(docker_engine, kept)
+        wait_for(lambda: not has_volume(docker_engine, kept), 30, "its volume to go")
+        assert time.monotonic() - over >= 7
+        assert has_volume(docker_engine, at_once)
+        assert server.cli("logs", "kept", check=False).code == 0
+
+
+def test_ttls_that_ran_out_while_the_server_was_down_are_served_when_it_is_back(docker_engine: DockerEngine) -> None:
+    with WindlassServer(docker_host=docker_engine.host) as server:
+        later = finished(server, "later", ttl=3600, volume_ttl=3600)
+        uid = finished(server, "meanwhile", ttl=10, volume_ttl=10)
+        over = time.monotonic()
+        server.kill()
+        wait_for(lambda: time.monotonic() - over > 11, 20, "the TTL to run out")
+        assert has_container(docker_engine, uid)
+        assert has_volume(docker_engine, uid)
+        server.start()
+        wait_for(lambda: not has_container(docker_engine, uid), 30, "the run to go")
+        wait_for(lambda: not has_volume(docker_engine, uid), 30, "the volume to go")
+        assert has_container(docker_engine, later)
+        assert has_volume(docker_engine, later)
+
+
+def test_a_clock_that_jumps_eight_days_deletes_nothing(docker_engine: DockerEngine, tmp_path: Path) -> None:
+    shim = ClockShim(tmp_path)
+    with WindlassServer(docker_host=docker_engine.host, environ=shim.environment()) as server:
+        uid = finished(server, "precious", ttl=3600, volume_ttl=3600)
+        shim.shift(EIGHT_DAYS)
+        go_through_every_loop(server, docker_engine, "forward")
+        assert has_container(docker_engine, uid)
+        assert has_volume(docker_engine, uid)
+        for jump in (EIGHT_DAYS, -10_800, EIGHT_DAYS):
+            shim.shift(jump)
+            server.kill()
+            server.start()  # with a token that holds by the clock as it is now
+            go_through_every_loop(server, docker_engine, "restarted")
+            assert has_container(docker_engine, uid)
+            assert has_volume(docker_engine, uid)
+        server.cli("cleanup")
+        assert has_volume(docker_engine, uid)
+        assert server.cli("get", "volumes", "-o", "json").json()["items"]
