@@ -2,11 +2,13 @@
 
 import importlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class Verb(Struct, frozen=True, kw_only=True):
@@ -59,8 +61,10 @@ class LazyGroup(click.Group):
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(width), text) for name, text in rows])
 
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
         """click's own would import every verb to ask whether it is hidden; a shell wants its answer at once."""
+        from click.shell_completion import CompletionItem
+
         found = [
             CompletionItem(name, help=verb.help)
             for name, verb in self._verbs.items()

@@ -1,7 +1,6 @@
 """Where text goes: `-o` forms, terminal width and colour, and bytes of logs to the stream they came from."""
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
@@ -37,7 +36,11 @@ def is_coloured(*, err: bool = False) -> bool:
 
 def width() -> int | None:
     """None when the output is not a terminal: pipes get everything."""
-    return shutil.get_terminal_size().columns if is_terminal() else None
+    if not is_terminal():
+        return None
+    import shutil  # it brings three compressors along
+
+    return shutil.get_terminal_size().columns
 
 
 def say(text: str, *, err: bool = False) -> None:

@@ -1,6 +1,5 @@
 """When to try again, and how long to wait first: capped, with full jitter, and patient only with a server known to live."""
 
-import random
 import time
 from collections.abc import Callable
 
@@ -27,12 +26,12 @@ class Backoff:
         is_known: bool,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
-        chance: Callable[[], float] = random.random,
+        chance: Callable[[], float] | None = None,
     ) -> None:
         self._patience = patience
         self._monotonic = monotonic
         self._sleep = sleep
-        self._chance = chance
+        self._chance = chance or _chance
         self._tries = 0
         self._deadline = monotonic() + (patience.known_seconds if is_known else patience.stranger_seconds)
 
@@ -45,3 +44,9 @@ class Backoff:
         self._tries += 1
         self._sleep(delay)
         return True
+
+
+def _chance() -> float:
+    import random  # a call that succeeds at once, as most do, needs none
+
+    return random.random()  # noqa: S311 — jitter, not a secret

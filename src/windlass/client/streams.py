@@ -1,6 +1,5 @@
 """Streams that outlive their connection: after a break we ask again from the last event seen, so nothing is lost or doubled."""
 
-import http.client
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Generic, TypeVar, cast
@@ -46,7 +45,7 @@ class EventStream:
                         return
                 if self._is_over_at_eof:
                     return
-            except (OSError, http.client.HTTPException, ValueError, _SentAway) as exc:
+            except (OSError, ValueError, _SentAway) as exc:
                 # ValueError: the socket was closed under the reader by `close`.
                 failure = exc
             if self._is_closed:

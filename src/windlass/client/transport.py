@@ -4,11 +4,10 @@ A call may be repeated when it is idempotent by nature or carries an Idempotency
 always worth another try: nothing can have happened. Not for use from several threads; `another()` gives each its own.
 """
 
-import http.client
 import socket
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
-from typing import Any, Protocol
+from contextlib import closing, contextmanager
+from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
@@ -16,6 +15,8 @@ from msgspec import Struct
 
 from windlass.client import problems
 from windlass.client.connection import Connection
+from windlass.client.http1 import Answer as RawAnswer
+from windlass.client.http1 import Body, Broken, Link
 from windlass.client.retry import Backoff, Patience
 from windlass.core.errors import Invalid, Unavailable, WindlassError
 
@@ -23,15 +24,6 @@ CHUNK = 1 << 16
 REVISION = "Windlass-Revision"
 
 Query = Mapping[str, str | int | bool | list[str] | None]
-
-
-class Body(Protocol):
-    """Bytes that can be sent more than once; the length is known before the first of them."""
-
-    @property
-    def length(self) -> int: ...
-
-    def chunks(self) -> Iterator[bytes]: ...
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -69,7 +61,7 @@ class Transport:
         self._patience = patience or Patience()
         self._backoff = backoff
         self._host, self._port, self._is_tls, self._base = _split(connection.url)
-        self._kept: http.client.HTTPConnection | None = None
+        self._kept: Link | None = None
         self._is_known = False
         self.revision = 0
         """The highest the server has shown us; sent back, so that we read our own writes from any server."""
@@ -144,50 +136,48 @@ class Transport:
         link = self._kept or self._connect(self._timeouts.answer_seconds)
         self._kept = link
         try:
-            response = _exchange(link, method, target, body, headers)
-            content = response.read()
-        except (OSError, http.client.HTTPException) as exc:
+            raw = link.exchange(method, target, headers, body)
+            content = raw.read_all()
+        except OSError as exc:
             self.close()
             raise _Broken(self._unreachable(exc)) from exc
-        if response.will_close:
+        if raw.is_last:
             self.close()
-        self._note(response)
-        answer = Answer(status=response.status, headers=_headers_of(response), body=content)
-        if answer.status >= 400:
-            raise problems.to_error(
-                problems.read_problem(answer.status, content), retry_after=response.getheader("Retry-After")
-            )
-        return answer
+        self._note(raw)
+        if raw.status >= 400:
+            raise _refusal(raw, content)
+        return Answer(status=raw.status, headers=raw.headers, body=content)
 
     def _open(self, target: str, headers: dict[str, str]) -> "Stream":
         link = self._connect(self._timeouts.silence_seconds)
-        plug = link.sock
         try:
-            response = _exchange(link, "GET", target, None, headers)
-            self._note(response)
-            if response.status >= 400:
-                problem = problems.read_problem(response.status, response.read())
-                link.close()
-                raise problems.to_error(problem, retry_after=response.getheader("Retry-After"))
-        except (OSError, http.client.HTTPException) as exc:
-            link.close()
-            raise _Broken(self._unreachable(exc)) from exc
-        return Stream(link, plug, response)
-
-    def _connect(self, read_seconds: float) -> http.client.HTTPConnection:
-        kind = http.client.HTTPSConnection if self._is_tls else http.client.HTTPConnection
-        link = kind(self._host, self._port, timeout=self._timeouts.connect_seconds)
-        try:
-            link.connect()
+            raw = link.exchange("GET", target, headers, None)
+            self._note(raw)
+            if raw.status >= 400:
+                raise _refusal(raw, raw.read_all())
         except OSError as exc:
             link.close()
-            raise _NeverConnected(self._unreachable(exc)) from exc
-        link.sock.settimeout(read_seconds)
-        return link
+            raise _Broken(self._unreachable(exc)) from exc
+        except WindlassError:
+            link.close()
+            raise
+        return Stream(link, raw)
 
-    def _note(self, response: http.client.HTTPResponse) -> None:
+    def _connect(self, read_seconds: float) -> Link:
+        try:
+            return Link(
+                self._host,
+                self._port,
+                is_tls=self._is_tls,
+                connect_seconds=self._timeouts.connect_seconds,
+                read_seconds=read_seconds,
+            )
+        except OSError as exc:
+            raise _NeverConnected(self._unreachable(exc)) from exc
+
+    def _note(self, raw: RawAnswer) -> None:
         self._is_known = True
-        shown = response.getheader(REVISION, "")
+        shown = raw.headers.get(REVISION.lower(), "")
         if shown.isdigit():
             self.revision = max(self.revision, int(shown))
 
@@ -214,39 +204,25 @@ class Transport:
 class Stream:
     """Bytes of one long answer. `close` may be called from another thread and ends a blocked read."""
 
-    def __init__(
-        self, link: http.client.HTTPConnection, plug: socket.socket, response: http.client.HTTPResponse
-    ) -> None:
-        self._link, self._plug, self._response = link, plug, response
-        self.headers = _headers_of(response)
-        self.length = response.length
+    def __init__(self, link: Link, raw: RawAnswer) -> None:
+        self._link, self._raw = link, raw
+        self.headers = raw.headers
+        self.length = raw.length
         """None when the server cannot know it beforehand."""
-        self._left = response.length
-
-    def chunks(self) -> Iterator[bytes]:
-        while chunk := self._response.read1(CHUNK):
-            yield chunk
 
     def read(self, size: int = CHUNK, /) -> bytes:
-        """Like a file's, but a connection that breaks off before the announced end is an error, never a short file."""
-        chunk = self._response.read(size)
-        if self._left is not None:
-            self._left -= len(chunk)
-            if size and not chunk and self._left > 0:
-                raise http.client.IncompleteRead(b"", self._left)
-        return chunk
+        """Empty only at the end; a connection that breaks off before it is an error, never a short file."""
+        return self._raw.read(size)
 
     def lines(self) -> Iterator[bytes]:
         """Without their newline. An unfinished last line is not a line."""
         rest = b""
-        for chunk in self.chunks():
+        while chunk := self._raw.read(CHUNK):
             *whole, rest = (rest + chunk).split(b"\n")
             yield from whole
 
     def close(self) -> None:
-        with suppress(OSError):
-            self._plug.shutdown(socket.SHUT_RDWR)
-        self._response.close()
+        self._link.shut()
         self._link.close()
 
 
@@ -267,17 +243,8 @@ def segment(name: str) -> str:
     return quote(name, safe="")
 
 
-def _exchange(
-    link: http.client.HTTPConnection, method: str, target: str, body: bytes | Body | None, headers: dict[str, str]
-) -> http.client.HTTPResponse:
-    payload = body if body is None or isinstance(body, bytes) else body.chunks()
-    try:
-        link.request(method, target, body=payload, headers=headers)
-    except (BrokenPipeError, ConnectionResetError):
-        # A server that refuses an upload answers before it has read all of it. That answer is what the caller wants.
-        if body is None or isinstance(body, bytes):
-            raise
-    return link.getresponse()
+def _refusal(raw: RawAnswer, content: bytes) -> WindlassError:
+    return problems.to_error(problems.read_problem(raw.status, content), retry_after=raw.headers.get("retry-after"))
 
 
 def _split(url: str) -> tuple[str, int, bool, str]:
@@ -295,10 +262,6 @@ def _split(url: str) -> tuple[str, int, bool, str]:
     return parts.hostname, port or (443 if is_tls else 80), is_tls, parts.path.rstrip("/")
 
 
-def _headers_of(response: http.client.HTTPResponse) -> dict[str, str]:
-    return {name.lower(): value for name, value in response.getheaders()}
-
-
 def _as_text(value: str | int | bool | list[str] | None) -> str | list[str]:
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -310,6 +273,8 @@ def _words(exc: Exception) -> str:
         return "nothing listens there"
     if isinstance(exc, socket.gaierror):
         return "the host name is not known"
-    if isinstance(exc, http.client.RemoteDisconnected | http.client.IncompleteRead | ConnectionResetError):
+    if isinstance(exc, Broken):
+        return str(exc)
+    if isinstance(exc, ConnectionError):
         return "the connection broke off"
     return getattr(exc, "strerror", None) or str(exc) or type(exc).__name__
