@@ -93,7 +93,9 @@ class Installation:
     def ours(self) -> tuple[Path, ...]:
         """Everything we put into the data directory, for `down --purge`; what others put there stays."""
         databases = [
-            path.with_name(path.name + end) for path in (self.store, self.read_model) for end in ("", "-wal", "-shm")
+            path.with_name(path.name + end)
+            for path in (self.store, self.read_model)
+            for end in ("", "-wal", "-shm", "-lock")
         ]
         return (
             *databases,
