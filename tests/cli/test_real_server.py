@@ -189,6 +189,17 @@ def test_a_watched_list_prints_a_line_per_change(server: RealServer) -> None:
     assert watcher.returncode == exits.INTERRUPTED
 
 
+def test_a_reader_that_leaves_ends_the_command_quietly(server: RealServer) -> None:
+    server.windlass("run", "--name", "wordy", "--", "seq", "1", "20000")
+    process = server.popen("logs", "wordy")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline() == "1\n"
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait(60) == exits.READER_GONE
+
+
 def test_who_and_what_is_there(server: RealServer) -> None:
     assert "tenant" in server.windlass("whoami").stdout
     assert "server" in server.windlass("version").stdout

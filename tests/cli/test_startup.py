@@ -8,7 +8,21 @@ from pathlib import Path
 import pytest
 from tests.cli.stub import Stub, a_job
 
-HEAVY = ("rich", "pydantic", "asyncio", "fastapi", "starlette", "yaml", "websockets", "httpx2", "tarfile", "anyio")
+HEAVY = (
+    "rich",
+    "pydantic",
+    "asyncio",
+    "fastapi",
+    "starlette",
+    "yaml",
+    "websockets",
+    "httpx2",
+    "tarfile",
+    "anyio",
+    "http.client",
+    "ssl",
+    "email",
+)
 PROBE = f"""
 import sys
 from windlass.cli.app import build

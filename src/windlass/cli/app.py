@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from windlass.cli.command import connection_options
-from windlass.cli.failures import colour_wanted, guarded
+from windlass.cli.failures import ReaderGone, colour_wanted, guarded
 from windlass.cli.lazy import LazyGroup, Verb
 
 RUN, LOOK, FILES, CHANGE, SERVER, OTHER = (
@@ -72,6 +72,12 @@ def build(extra: Mapping[str, str]) -> click.Group:
 
 class App(LazyGroup):
     """Ends the process with the documented exit codes; shell completion is click's own."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as exc:
+            raise ReaderGone from exc  # click would make a plain failure of it
 
     def main(
         self,

@@ -12,6 +12,10 @@ from windlass.client import problems
 from windlass.core.errors import WindlassError
 
 
+class ReaderGone(Exception):
+    """Whoever read our output has left, as `head` does."""
+
+
 def guarded(action: Callable[[], Any]) -> NoReturn:
     """Run a command to its exit code. WINDLASS_DEBUG=1 lets the traceback through."""
     try:
@@ -24,7 +28,7 @@ def guarded(action: Callable[[], Any]) -> NoReturn:
     except click.ClickException as exc:
         show_usage(exc)
         sys.exit(exc.exit_code)
-    except BrokenPipeError:
+    except (BrokenPipeError, ReaderGone):
         _forget_stdout()
         sys.exit(exits.READER_GONE)
     except (WindlassError, OSError) as exc:
