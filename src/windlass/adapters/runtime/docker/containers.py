@@ -1,8 +1,10 @@
-"""Making and removing a container; the same for runs, debug shells and helpers."""
+"""Knowing, making and removing a container; the same for runs, debug shells and helpers."""
 
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+
+from msgspec import Struct
 
 from windlass.adapters.runtime.docker.engine import Engine, Facts
 from windlass.adapters.runtime.docker.refusals import REFUSED
@@ -12,6 +14,13 @@ from windlass.ports.runtime import ImageUnavailable
 REMOVAL_SECONDS: Final = 30.0
 _HOPELESS: Final = re.compile(r"is not a directory|not a directory|cannot mkdir", re.IGNORECASE)
 """Failures that the engine calls its own, though what was asked can never be had from this image."""
+
+
+class Known(Struct, frozen=True):
+    """A container that was seen to be ours. The engine's id cannot be taken over by another one, as a name can."""
+
+    id: str
+    has_terminal: bool
 
 
 async def create_container(engine: Engine, name: str, config: Callable[[Facts], Mapping[str, Any]]) -> str:

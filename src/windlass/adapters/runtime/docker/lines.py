@@ -17,6 +17,7 @@ from windlass.adapters.runtime.docker.observing import normal_timestamp
 from windlass.ports.runtime import LogLine, LogPosition, Stream
 
 PIECE: Final = 16_384
+RECENT: Final = 32
 _PIECE_TIME: Final = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z ")
 
 
@@ -77,13 +78,30 @@ class Cursor:
     def __init__(self, after: LogPosition) -> None:
         self.last_at = after.last_at
         self._held = {Stream(name): count for name, count in after.lines_at_last.items()}
-        self._high = ""
-        self._seen: dict[Stream, int] = {}
+        self.begin()
 
     def begin(self) -> None:
         """A new reading, from before `last_at`."""
         self._high = ""
-        self._seen = {}
+        self._seen: dict[Stream, int] = {}
+        self._recent: list[LogLine] = []
+
+    def fresh(self, lines: list[LogLine]) -> list[LogLine]:
+        self._recent = (self._recent + lines[-RECENT:])[-RECENT:]
+        return [fresh for line in lines if (fresh := self.take(line)) is not None]
+
+    def follows(self, tail: list[LogLine]) -> list[LogLine] | None:
+        """What of the log's `tail` comes after this reading; None when the tail does not say. It does if the last lines that
+        were read stand in it, at one place only: with their times they hardly ever stand at two."""
+        if len(self._recent) < RECENT or self._recent[0] == self._recent[-1]:  # a flood of one line is everywhere alike
+            return None
+        last = self._recent[-1]
+        ends = [
+            n + 1
+            for n, line in enumerate(tail)
+            if line == last and tail[max(0, n + 1 - RECENT) : n + 1] == self._recent
+        ]
+        return tail[ends[0] :] if len(ends) == 1 else None
 
     def take(self, line: LogLine) -> LogLine | None:
         at = self._high = max(line.at, self._high)

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from windlass.adapters.runtime.docker.backoff import Backoff
+from windlass.adapters.runtime.docker.containers import Known
 from windlass.adapters.runtime.docker.engine import Engine
 from windlass.adapters.runtime.docker.lines import Cursor, FramedLines, RawLines, Splitter
 from windlass.core.errors import NotFound, Unavailable
@@ -13,59 +14,76 @@ from windlass.ports.runtime import LogLine, LogPosition
 LOOK_BACK: Final = timedelta(hours=1)
 """How far before the position a reading begins. The engine drops what is stamped earlier, also lines written later by a clock
 that was set back; an hour covers every step but a catastrophe, and costs a second reading of that hour, once."""
+TAIL: Final = 200
+"""Lines to look at again at the end. Only if they do not show where the reading stopped is more read."""
 
 
 async def follow(
     engine: Engine,
-    container: str,
+    identify: Callable[[], Awaitable[Known | None]],
     *,
-    has_terminal: bool,
     after: LogPosition,
     is_over: Callable[[], Awaitable[bool]],
     backoff: Backoff,
 ) -> AsyncIterator[LogLine]:
     """`is_over` says whether the container can write no more (Unavailable when nobody knows)."""
+    known = await identify()
+    if known is None:
+        return
     cursor = Cursor(after)
-    is_final = False
     while True:
         try:
-            async for line in _read(engine, container, cursor, has_terminal=has_terminal, follows=not is_final):
-                yield line
+            async for lines in _read(engine, known, cursor, follow="true"):
+                for line in lines:
+                    yield line
                 backoff.reset()
-            if is_final:
-                return
             # The end of a followed log is also what an engine that goes down sends. Only a reading that began after the
             # container was over is known to be complete.
-            is_final = await is_over()
+            if await is_over():
+                for line in await _remaining(engine, known, cursor):
+                    yield line
+                return
         except NotFound:
             return
         except Unavailable:
-            is_final = False
-        if not is_final:
-            await backoff.pause()
+            pass
+        await backoff.pause()
 
 
-async def _read(
-    engine: Engine, container: str, cursor: Cursor, *, has_terminal: bool, follows: bool
-) -> AsyncIterator[LogLine]:
-    params = {"stdout": "true", "stderr": "true", "timestamps": "true", "follow": "true" if follows else "false"}
+async def _remaining(engine: Engine, known: Known, cursor: Cursor) -> list[LogLine]:
+    """What a container that is over wrote after the cursor: nearly always nothing, so the last lines are looked at first."""
+    tail = [line async for lines in _raw(engine, known, {"tail": str(TAIL)}) for line in lines]
+    if len(tail) < TAIL:  # the whole log
+        cursor.begin()
+        return cursor.fresh(tail)
+    after = cursor.follows(tail)
+    if after is not None:
+        return cursor.fresh(after)
+    return [line async for lines in _read(engine, known, cursor, follow="false") for line in lines]
+
+
+async def _read(engine: Engine, known: Known, cursor: Cursor, *, follow: str) -> AsyncIterator[list[LogLine]]:
+    """What the cursor does not hold, in batches as they arrive."""
+    params = {"follow": follow}
     if cursor.last_at:
         params["since"] = since(cursor.last_at)
-    path, splitter = f"/containers/{container}/logs", _splitter(has_terminal)
+    cursor.begin()
+    async for lines in _raw(engine, known, params):
+        fresh = cursor.fresh(lines)
+        if fresh:
+            yield fresh
+
+
+async def _raw(engine: Engine, known: Known, params: dict[str, str]) -> AsyncIterator[list[LogLine]]:
+    params = params | {"stdout": "true", "stderr": "true", "timestamps": "true"}
+    path, splitter = f"/containers/{known.id}/logs", _splitter(known.has_terminal)
     if await engine.is_podman():
         # Its own call frames a terminal's log too. In the compatible one nothing tells a piece's time from what was written.
         path, splitter = f"/libpod{path}", FramedLines(infers_newline=False)
-    cursor.begin()
     async with engine.stream("GET", path, params=params) as answer:
         async for data in answer.content.iter_any():
-            for line in splitter.feed(data):
-                fresh = cursor.take(line)
-                if fresh is not None:
-                    yield fresh
-    for line in splitter.rest():
-        fresh = cursor.take(line)
-        if fresh is not None:
-            yield fresh
+            yield splitter.feed(data)
+    yield splitter.rest()
 
 
 def _splitter(has_terminal: bool) -> Splitter:

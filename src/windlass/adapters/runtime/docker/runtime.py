@@ -10,12 +10,11 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import anyio
-from msgspec import Struct
 
 from windlass.adapters.runtime.docker import machine as machines
 from windlass.adapters.runtime.docker.address import parse_address
 from windlass.adapters.runtime.docker.backoff import Backoff
-from windlass.adapters.runtime.docker.containers import create_container, delete_container
+from windlass.adapters.runtime.docker.containers import Known, create_container, delete_container
 from windlass.adapters.runtime.docker.debugging import debug_shell
 from windlass.adapters.runtime.docker.engine import Engine
 from windlass.adapters.runtime.docker.hardening import ARTIFACTS, run_container
@@ -50,13 +49,6 @@ LOOKS_AT_ONCE: Final = 8
 _OVER: Final = frozenset({Phase.EXITED, Phase.ABSENT})
 
 
-class _Known(Struct, frozen=True):
-    """A container that was seen to be ours. The engine's id cannot be taken over by another one, as a name can."""
-
-    id: str
-    has_terminal: bool
-
-
 class DockerRuntime:
     """Open with `async with DockerRuntime.open(...)`. The engine may be down at that moment."""
 
@@ -66,7 +58,7 @@ class DockerRuntime:
         self._clock = clock
         self._images = Images(engine, clock)
         self._volumes = Volumes(engine, owner)
-        self._known: dict[RunId, _Known] = {}
+        self._known: dict[RunId, Known] = {}
         self._own_creations: set[RunId] = set()
         self._failures: dict[RunId, str] = {}
         """Why a start failed, for engines that keep no record of it (Podman)."""
@@ -130,7 +122,7 @@ class DockerRuntime:
             if observed(run, record).phase is not Phase.CREATED:
                 return
         else:
-            self._known[run] = _Known(container, assignment.spec.wants_terminal)
+            self._known[run] = Known(container, assignment.spec.wants_terminal)
             self._own_creations.add(run)
         await self._open_volume(assignment)
 
@@ -192,24 +184,18 @@ class DockerRuntime:
         except NotFound:
             return
 
-    async def logs(self, run: RunId, *, after: LogPosition) -> AsyncIterator[LogLine]:
-        known = await self._identify(run)
-        if known is None:
-            return
-
+    def logs(self, run: RunId, *, after: LogPosition) -> AsyncIterator[LogLine]:
         async def is_over() -> bool:
             seen = await self.observe(run)
             return seen.phase in _OVER or (seen.phase is Phase.CREATED and bool(seen.error))
 
-        async for line in follow(
+        return follow(
             self._engine,
-            known.id,
-            has_terminal=known.has_terminal,
+            lambda: self._identify(run),
             after=after,
             is_over=is_over,
             backoff=Backoff(self._clock, run),
-        ):
-            yield line
+        )
 
     async def remove(self, run: RunId) -> None:
         known = await self._identify(run)
@@ -325,13 +311,13 @@ class DockerRuntime:
         except (NotFound, Conflict):
             return
 
-    async def _identify(self, run: RunId) -> _Known | None:
+    async def _identify(self, run: RunId) -> Known | None:
         """Which container this is, looked up once; None when there is none of ours."""
         if run not in self._known:
             await self._inspect(run)
         return self._known.get(run)
 
-    async def _require(self, run: RunId) -> _Known:
+    async def _require(self, run: RunId) -> Known:
         known = await self._identify(run)
         if known is None:
             raise NotFound(f"no container for run {run}", code="run-not-found")
@@ -347,7 +333,7 @@ class DockerRuntime:
         if not self._owner.owns(record["Config"].get("Labels")) or record["Config"]["Labels"].get(RUN) != run:
             self._forget(run)
             return None
-        self._known[run] = _Known(str(record["Id"]), bool(record["Config"].get("Tty")))
+        self._known[run] = Known(str(record["Id"]), bool(record["Config"].get("Tty")))
         return record  # type: ignore[no-any-return]
 
     def _observed(self, run: RunId, record: Mapping[str, Any]) -> Observed:
