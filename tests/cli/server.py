@@ -52,7 +52,7 @@ class RealServer:
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             self._process.wait(DEADLINE_SECONDS)
-        self.windlass("down", "--purge", "--data-dir", str(self.data))
+        self.windlass("down", "--purge", "--yes", "--data-dir", str(self.data))
 
     def windlass(
         self, *words: str, stdin: str | None = None, cwd: Path | None = None
