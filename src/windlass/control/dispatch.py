@@ -10,8 +10,10 @@ import structlog
 from msgspec.structs import replace
 
 from windlass.control.specs import Specs
+from windlass.core.errors import NotFound
 from windlass.core.model.assignment import Assignment, Assignments
-from windlass.core.model.ids import NodeId, RunId, VolumeId
+from windlass.core.model.ids import JobId, NodeId, RunId, VolumeId
+from windlass.core.model.job import Job, JobState
 from windlass.core.model.run import Intent, Run
 from windlass.core.model.volume import Volume, VolumeState
 from windlass.core.world.journal import Entry
@@ -29,6 +31,12 @@ class _NodeSet:
         self.changed = anyio.Event()
         self.number = 0
 
+    def change(self, number: int) -> None:
+        """Everyone who follows this node's set hears of it, also when two connections of the node overlap."""
+        self.number = number
+        self.changed.set()
+        self.changed = anyio.Event()
+
 
 class Dispatch:
     """Fed by the committer; each node's link waits on its own set."""
@@ -39,8 +47,12 @@ class Dispatch:
         self._specs = specs
         self._sets: defaultdict[NodeId, _NodeSet] = defaultdict(_NodeSet)
         self._made: dict[RunId, Assignment] = {}
+        self._jobs: dict[JobId, Job] = {}
+        """Of the runs here, as they are durable: the World may have let go of a job whose end is not on disk yet."""
         for run in world.tables.runs.values():
             self._sets[run.node].runs[run.id] = run
+            if not run.is_over:
+                self._jobs[run.job] = world.tables.jobs[run.job]
         for volume in world.tables.volumes.values():
             self._note_volume(None, volume)
 
@@ -49,12 +61,12 @@ class Dispatch:
         for entry in entries:
             if entry.table is Table.RUNS:
                 touched.add(self._note_run(cast(Run | None, entry.old), cast(Run | None, entry.new)))
+            elif entry.table is Table.JOBS:
+                self._note_job(JobId(entry.key), cast(Job | None, entry.new))
             elif entry.table is Table.VOLUMES:
                 touched |= self._note_volume(cast(Volume | None, entry.old), cast(Volume | None, entry.new))
-        for node in touched:
-            one = self._sets[node]
-            one.number = entries[-1].number
-            one.changed.set()
+        for node in sorted(touched):
+            self._sets[node].change(entries[-1].number)
 
     @asynccontextmanager
     async def assignments(self, node: NodeId) -> AsyncIterator[AsyncIterator[Assignments]]:
@@ -63,31 +75,42 @@ class Dispatch:
     async def _follow(self, node: NodeId) -> AsyncIterator[Assignments]:
         one = self._sets[node]
         while True:
-            one.changed = anyio.Event()
-            yield await self._assemble(node, one)
-            await self._failpoints.reach("dispatch.after_send")
-            await one.changed.wait()
+            changed = one.changed
+            told = await self._assemble(node, one)
+            if told is not None:
+                yield told
+                await self._failpoints.reach("dispatch.after_send")
+            await changed.wait()
 
-    async def _assemble(self, node: NodeId, one: _NodeSet) -> Assignments:
-        live = [await self._assignment(run) for run in list(one.runs.values()) if _is_live(run, one)]
+    async def _assemble(self, node: NodeId, one: _NodeSet) -> Assignments | None:
+        """The set as it is at this moment. None when a run in it has just ended on disk: the set without it comes next."""
+        number, runs, doomed = one.number, list(one.runs.values()), tuple(sorted(one.doomed))
+        try:
+            live = [await self._assignment(run) for run in runs if run.intent is not Intent.KEEP]
+        except NotFound:
+            return None
         return Assignments(
             node=node,
             epoch=self._world.epoch,
-            number=one.number,
+            number=number,
             runs=tuple(live),
-            kept=tuple(run.id for run in one.runs.values() if run.intent is Intent.KEEP),
-            doomed_volumes=tuple(sorted(one.doomed)),
+            kept=tuple(run.id for run in runs if run.intent is Intent.KEEP),
+            doomed_volumes=doomed,
         )
 
     async def _assignment(self, run: Run) -> Assignment:
         """Made once per run: all but the intent is fixed when it is placed."""
         made = self._made.get(run.id)
         if made is None:
-            made = self._made[run.id] = await self._make(run)
+            made = await self._make(run)
+            if run.id in self._sets[run.node].runs:  # it may have gone while its spec was read
+                self._made[run.id] = made
         return made if made.intent is run.intent else replace(made, intent=run.intent)
 
     async def _make(self, run: Run) -> Assignment:
-        job = self._world.tables.jobs[run.job]
+        job = self._jobs.get(run.job)
+        if job is None:
+            raise NotFound(f"job {run.job} is over")
         return Assignment(
             run=run.id,
             job=run.job,
@@ -109,11 +132,19 @@ class Dispatch:
     def _note_run(self, old: Run | None, new: Run | None) -> NodeId:
         if new is not None:
             self._sets[new.node].runs[new.id] = new
+            if new.is_over:
+                self._made.pop(new.id, None)
             return new.node
         assert old is not None, "a run that never was cannot go"
         self._sets[old.node].runs.pop(old.id, None)
         self._made.pop(old.id, None)
         return old.node
+
+    def _note_job(self, job: JobId, new: Job | None) -> None:
+        if new is not None and new.state is not JobState.PENDING:
+            self._jobs[job] = new
+        else:
+            self._jobs.pop(job, None)
 
     def _note_volume(self, old: Volume | None, new: Volume | None) -> set[NodeId]:
         touched: set[NodeId] = set()
@@ -123,8 +154,3 @@ class Dispatch:
             self._sets[new.node].doomed.add(new.id)
             touched.add(new.node)
         return touched
-
-
-def _is_live(run: Run, one: _NodeSet) -> bool:
-    """Asked again for each run, because making an assignment may wait for a spec, and runs end meanwhile."""
-    return run.id in one.runs and run.intent is not Intent.KEEP
