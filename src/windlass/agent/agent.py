@@ -53,6 +53,8 @@ class Agent:
         self._start_slots = anyio.CapacityLimiter(starts_max)
         self._stager = Stager(runtime, blobs, journal, node.id, self._report)
         self._keepers: dict[RunId, Keeper] = {}
+        self._newest = (0, 0)
+        """Epoch and number of the newest set obeyed: an older one that was under way longer changes nothing."""
         self._wanted: frozenset[RunId] = frozenset()
         self._kept: frozenset[RunId] = frozenset()
         self._dropping: set[VolumeId] = set()
@@ -69,19 +71,18 @@ class Agent:
                 await self._make_true(told, tasks)
 
     async def _make_true(self, told: Assignments, tasks: TaskGroup) -> None:
-        if told.epoch < self._journal.epoch:
-            log.warning("assignments.stale", epoch=told.epoch, obeyed=self._journal.epoch)
+        if told.epoch < self._journal.epoch or (told.epoch, told.number) < self._newest:
+            log.warning("assignments.stale", epoch=told.epoch, number=told.number, obeyed=self._newest)
             return
+        self._newest = told.epoch, told.number
         await self._journal.note_epoch(told.epoch)
         known = self._keepers.keys() | self._kept
         self._wanted = frozenset(assignment.run for assignment in told.runs)
         self._kept = frozenset(told.kept)
         for assignment in told.runs:
             self._keep(assignment, tasks)
-        for run in known - self._wanted:
-            self._keepers.pop(run, None)
-            if run not in self._kept:
-                tasks.start_soon(self._remove_run, run)
+        for run in sorted(known - self._wanted):
+            tasks.start_soon(self._let_go, run, self._keepers.pop(run, None))
         for volume in told.doomed_volumes:
             if volume not in self._dropping:
                 self._dropping.add(volume)
@@ -110,13 +111,26 @@ class Agent:
     async def _live(self, keeper: Keeper) -> None:
         """A fault of ours in one run must not end the others: it is logged, and the run taken up again from what is there."""
         pause = _RETRY_PAUSE_MS
-        while True:
-            try:
-                return await keeper.live()
-            except Exception:
-                log.exception("keeper.failed", run=keeper.assignment.run)
-            await self._pause(pause)
-            pause = min(pause * 2, _SWEEP_MS)
+        with keeper.dismissal:
+            while True:
+                try:
+                    await keeper.live()
+                    break
+                except Exception:
+                    log.exception("keeper.failed", run=keeper.assignment.run)
+                await self._pause(pause)
+                pause = min(pause * 2, _SWEEP_MS)
+        keeper.has_left.set()
+
+    async def _let_go(self, run: RunId, keeper: Keeper | None) -> None:
+        """Its end was accepted, so whatever its keeper still meant to do must not happen: it might be a start."""
+        if keeper is not None:
+            keeper.dismissal.cancel()
+            await keeper.has_left.wait()
+        if run not in self._kept:
+            await self._remove_run(run)
+        elif keeper is not None:
+            await self._patiently(lambda: self._runtime.stop(run, grace_ms=Millis(0)), what="stop", key=run)
 
     async def _remove_run(self, run: RunId) -> None:
         """Its end was accepted and its time is over; its log stays."""

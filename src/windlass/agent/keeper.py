@@ -56,8 +56,10 @@ class Keeper:
         self._start_slots = start_slots
         self._stop_asked = anyio.Event()
         self._cause: StopCause | None = None
-        self.is_over = anyio.Event()
-        """Its end has been accepted."""
+        self.dismissal = anyio.CancelScope()
+        """Cancelled when the run is no longer this node's to keep."""
+        self.has_left = anyio.Event()
+        """Nothing more will be done for this run by this keeper."""
         self.update(assignment)
 
     def update(self, assignment: Assignment) -> None:
@@ -71,7 +73,6 @@ class Keeper:
             await writer.seal()
         await self._failpoints.reach("agent.after_exit_before_report")
         await self._report(end)
-        self.is_over.set()
 
     # — until it runs —
 

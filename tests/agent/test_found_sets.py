@@ -1,0 +1,135 @@
+"""What simulation found about sets that arrive late, twice, or out of order."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import anyio
+from msgspec.structs import replace
+
+from windlass.agent.agent import Agent
+from windlass.core.model.assignment import Assignment, Assignments
+from windlass.core.model.facts import Fact, RunEnded, RunStarted
+from windlass.core.model.ids import JobId, NodeId, RunId, TenantId, VolumeId
+from windlass.core.model.job import JobSpec
+from windlass.core.model.node import Node
+from windlass.core.model.resources import Resources
+from windlass.core.model.run import Intent, Token
+from windlass.ports.failpoints import NONE
+from windlass.ports.runtime import Phase
+from windlass.testing.blobs import MemoryBlobs
+from windlass.testing.builders import a_node
+from windlass.testing.logs import Disk, MemoryJournal, MemoryLogs
+from windlass.testing.runtime import FakeMachine, FakeRuntime
+from windlass.testing.virtual import VirtualClock, VirtualLoop, run_virtual
+
+RUN = RunId("01900000-0000-7000-8000-000000000001-1")
+
+
+class ScriptedLink:
+    """Tells the agent what the test says, hears every fact."""
+
+    def __init__(self) -> None:
+        self.say, self._heard = anyio.create_memory_object_stream[Assignments](100)
+        self.facts: list[Fact] = []
+
+    async def join(self, node: Node, *, epoch_seen: int) -> None:
+        return None
+
+    @asynccontextmanager
+    async def assignments(self) -> AsyncIterator[AsyncIterator[Assignments]]:
+        yield self._heard
+
+    async def report(self, facts: Sequence[Fact]) -> None:
+        self.facts += facts
+
+
+class Bench:
+    """An agent on a fake machine, on virtual time."""
+
+    def __init__(self, loop: VirtualLoop, **machine: object) -> None:
+        clock = VirtualClock(loop)
+        self.machine = FakeMachine(clock, **machine)  # type: ignore[arg-type]
+        self.link = ScriptedLink()
+        self.journal = MemoryJournal(Disk())
+        self.agent = Agent(
+            a_node("n1"),
+            link=self.link,
+            runtime=FakeRuntime(self.machine, node="n1"),
+            blobs=MemoryBlobs(),
+            logs=MemoryLogs(),
+            journal=self.journal,
+            clock=clock,
+            failpoints=NONE,
+            starts_max=4,
+        )
+
+    def tell(self, number: int, *runs: Assignment, kept: tuple[RunId, ...] = (), epoch: int = 1) -> None:
+        told = Assignments(node=NodeId("n1"), epoch=epoch, number=number, runs=runs, kept=kept)
+        self.link.say.send_nowait(told)
+
+
+def an_assignment(*, command: tuple[str, ...] = ("sleep", "30"), image: str = "here") -> Assignment:
+    return Assignment(
+        run=RUN,
+        job=JobId(RUN[:36]),
+        tenant=TenantId("local"),
+        name="job",
+        token=Token(1, 1),
+        intent=Intent.RUN,
+        volume=VolumeId(RUN[:36]),
+        attempt=1,
+        spec=JobSpec(image=image, command=command, needs=Resources(cpu_millis=100)),
+    )
+
+
+def test_an_older_set_that_arrives_late_neither_removes_nor_starts_anything() -> None:
+    async def main(loop: VirtualLoop) -> tuple[Phase, int]:
+        bench = Bench(loop)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(bench.agent.run)
+            bench.tell(2, an_assignment())
+            await anyio.sleep(5)
+            bench.tell(1)
+            await anyio.sleep(5)
+            phase = bench.machine.containers[RUN].phase
+            bench.tell(3)
+            await anyio.sleep(5)
+            bench.tell(2, an_assignment())
+            await anyio.sleep(5)
+            tasks.cancel_scope.cancel()
+        return phase, bench.machine.starts[RUN]
+
+    assert run_virtual(main) == (Phase.RUNNING, 1)
+
+
+def test_a_run_that_is_no_longer_wanted_is_not_started_by_a_keeper_that_still_pulls() -> None:
+    async def main(loop: VirtualLoop) -> tuple[int, list[RunId]]:
+        bench = Bench(loop, images=set(), registry={"slow": 10_000})
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(bench.agent.run)
+            bench.tell(1, an_assignment(image="slow"))
+            await anyio.sleep(5)
+            bench.tell(2)
+            await anyio.sleep(30)
+            tasks.cancel_scope.cancel()
+        return bench.machine.starts[RUN], list(bench.machine.containers)
+
+    assert run_virtual(main) == (0, [])
+
+
+def test_the_same_set_twice_and_a_stop_after_it_lead_to_one_start_and_one_end() -> None:
+    async def main(loop: VirtualLoop) -> tuple[int, list[type[Fact]]]:
+        bench = Bench(loop)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(bench.agent.run)
+            for number in (1, 1, 2):
+                bench.tell(number, an_assignment())
+            await anyio.sleep(5)
+            bench.tell(3, replace(an_assignment(), intent=Intent.STOP))
+            await anyio.sleep(20)
+            tasks.cancel_scope.cancel()
+        return bench.machine.starts[RUN], [
+            type(fact) for fact in bench.link.facts if isinstance(fact, RunStarted | RunEnded)
+        ]
+
+    assert run_virtual(main) == (1, [RunStarted, RunEnded])
