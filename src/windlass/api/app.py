@@ -1,6 +1,7 @@
 """The application: every route, in the order they are tried, inside the envelope."""
 
 from collections.abc import Collection
+from functools import partial
 
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
@@ -9,7 +10,7 @@ from windlass.api import artifacts, events, health, jobs, logs, openapi, page, p
 from windlass.api.auth import Authenticator
 from windlass.api.context import ApiLimits, Context
 from windlass.api.envelope import Envelope
-from windlass.api.routes import NamedRoute
+from windlass.api.hot import HotApp
 from windlass.api.seats import Seats
 from windlass.api.submit import submit_bulk, submit_job
 from windlass.control.plane import ControlPlane
@@ -31,7 +32,7 @@ def create_app(
     """`hosts` are the names this server goes by; empty takes any. `preset_image` is what the inference preset runs by default."""
     limits = limits or ApiLimits()
     metrics = ApiMetrics(registry if registry is not None else CollectorRegistry())
-    app = FastAPI(
+    app = HotApp(
         title="Windlass",
         version=version,
         description="One control plane for containers: fair, explained, crash-safe.",
@@ -50,18 +51,17 @@ def create_app(
         version=version,
         preset_image=preset_image,
     )
-    # The hot ones first: routes are tried in order.
-    app.router.routes[:0] = [
-        NamedRoute("/api/v1/jobs", submit_job, methods=["POST"]),
-        NamedRoute("/api/v1/jobs/bulk", submit_bulk, methods=["POST"]),
-    ]
+    app.open_door("/api/v1/jobs", submit_job)
+    app.open_door("/api/v1/jobs/bulk", submit_bulk)
     for module in (jobs, logs, events, artifacts, volumes, terminals, health):
         app.include_router(module.router)
     app.include_router(health.open_router)
     app.router.routes.extend(page.routes())
     problems.install(app)
     openapi.install(app, bodies=(volumes.CopyFileRequest, volumes.CleanupRequest))
-    app.add_middleware(
+    envelope = partial(
         Envelope, metrics=metrics, make_id=plane.ids.uuid7, revision=lambda: plane.read_model.revision, hosts=hosts
     )
+    app.add_middleware(envelope)
+    app.wrap_doors(envelope)
     return app

@@ -41,7 +41,7 @@ _STATUS: Final[dict[type[WindlassError], int]] = {Unsupported: 415, Misdirected:
 
 
 def install(app: FastAPI) -> None:
-    app.add_exception_handler(WindlassError, _on_error)
+    app.add_exception_handler(WindlassError, answer_error)
     app.add_exception_handler(RequestValidationError, _on_validation)
     app.add_exception_handler(HTTPException, _on_http)
 
@@ -78,7 +78,7 @@ def request_id_of(connection: HTTPConnection) -> str:
     return found
 
 
-async def _on_error(request: Request, error: Exception) -> Response:
+async def answer_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, WindlassError)
     if status_of(error) == 500 and type(error) not in _STATUS:
         raise error  # no listed class: the envelope logs it and answers with nothing but the id

@@ -1,0 +1,51 @@
+"""The application, with a few doors in front of the framework: a submit spends most of its time in layers it does not need.
+
+A hot door has the same envelope, the same wire models and the same errors as every other; it only skips FastAPI's own stack.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from windlass.api.problems import answer_error
+from windlass.api.routes import NamedRoute
+from windlass.core.errors import WindlassError
+
+Door = Callable[[Request], Awaitable[Response]]
+
+
+class HotApp(FastAPI):
+    """`open_door` puts a POST route before everything else; the framework knows it too, for the documents and for 405."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._doors: dict[str, NamedRoute] = {}
+        self._front: ASGIApp = self._enter
+
+    def open_door(self, path: str, door: Door) -> None:
+        route = NamedRoute(path, door, methods=["POST"])
+        self._doors[path] = route
+        self.router.routes.insert(0, route)
+
+    def wrap_doors(self, envelope: Callable[[ASGIApp], ASGIApp]) -> None:
+        self._front = envelope(self._enter)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "POST" and scope["path"] in self._doors:
+            scope["app"] = self
+            await self._front(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
+
+    async def _enter(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["route"] = route = self._doors[scope["path"]]
+        request = Request(scope, receive, send)
+        try:
+            response = await route.endpoint(request)
+        except WindlassError as error:
+            response = await answer_error(request, error)
+        await response(scope, receive, send)
