@@ -20,13 +20,14 @@ from windlass.core.world import requests
 from windlass.core.world.expiry import is_expired
 from windlass.core.world.finish import doom, erase
 from windlass.core.world.records import Answer, Table, decode, store_key
-from windlass.core.world.submit import Render, find_replay, key_id, submit
+from windlass.core.world.submit import Render, find_replay, key_id, make_job, submit
 from windlass.ports.ids import Ids
 from windlass.ports.store import Store
 
 
 class Accepted(Struct, frozen=True, kw_only=True):
     job: Job
+    """As accepted; of a repeated request, as asked for again, with the first one's id."""
     spec: JobSpec
     revision: int
     answer: bytes | None = None
@@ -56,7 +57,7 @@ class Intake:
         brain = self._brain
         await brain.failpoints.reach("submit.after_validate")
         if idempotency is not None and find_replay(brain.world, tenant, idempotency) is not None:
-            return await self._replay(tenant, idempotency)
+            return await self._replay(tenant, submission, idempotency)
         job = JobId(self._ids.uuid7())
         verb = partial(_submit, brain, tenant, submission, job, idempotency, render)
         (accepted, spec), revision = await brain.decide(verb, failpoint="submit.after_reserve")
@@ -145,19 +146,22 @@ class Intake:
 
     # — helpers —
 
-    async def _replay(self, tenant: TenantId, idempotency: Idempotency) -> Accepted:
-        """The first request may still be on its way to the disk: its retry waits for it, then reads what was answered."""
-        revision = await self._brain.committer.durable(self._brain.world.number)
-        known = find_replay(self._brain.world, tenant, idempotency)
+    async def _replay(self, tenant: TenantId, submission: Submission, idempotency: Idempotency) -> Accepted:
+        """The first request may still be on its way to the disk: its retry waits for it, then reads what was answered.
+
+        The job may have ended and been deleted since; the answer is the first one all the same, so `job` is as it was asked for.
+        """
+        brain = self._brain
+        revision = await brain.committer.durable(brain.world.number)
+        known = find_replay(brain.world, tenant, idempotency)
         item = await self._store.get(store_key(Table.ANSWERS, key_id(tenant, idempotency.key)))
         if known is None or item is None:
             raise Conflict(
                 "the first request with this key was not accepted", code="idempotency-gone", hint="send it again"
             )
         answer: Answer = decode(Table.ANSWERS, item.value)
-        await self._read_model.caught_up()
-        view = await self._read_model.find_job(tenant, known.job)
-        return Accepted(job=view.job, spec=view.spec, revision=revision, answer=answer.body)
+        asked = make_job(brain.world, tenant, submission, job=known.job, now=brain.clock.now())
+        return Accepted(job=asked, spec=submission.spec, revision=revision, answer=answer.body)
 
     async def _check_alive(self, tenant: TenantId, job: JobId) -> None:
         """A job that is over is a Conflict with its end named; an unknown one is NotFound."""

@@ -31,9 +31,8 @@ def submit(
     render: Render | None = None,
 ) -> tuple[Job, JobSpec]:
     """Accept, or raise with nothing changed. The caller has asked `find_replay` first."""
-    owner = _owner(world, tenant)
     with world.decision(now):
-        accepted = _make_job(world, owner, submission, job, now)
+        accepted = make_job(world, tenant, submission, job=job, now=now)
         check_fit(accepted.shape, world.tables.places)
         _hold_name(world, accepted)
         accepted, spec = _adopt_volume(world, accepted, submission.spec)
@@ -71,7 +70,9 @@ def _owner(world: World, tenant: TenantId) -> Tenant:
     return owner
 
 
-def _make_job(world: World, owner: Tenant, asked: Submission, job: JobId, now: Millis) -> Job:
+def make_job(world: World, tenant: TenantId, asked: Submission, *, job: JobId, now: Millis) -> Job:
+    """The job that `asked` would become; nothing is changed. Denied for a tenant that is not known."""
+    owner = _owner(world, tenant)
     default_on_lost = OnLostNode.MOVE if asked.retries else OnLostNode.WAIT
     return Job(
         id=job,
