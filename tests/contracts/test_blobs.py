@@ -230,6 +230,17 @@ async def test_a_full_disk_is_said_and_leaves_nothing_and_passes(tmp_path: Path)
         assert await content(blobs, (await put(blobs, data)).digest) == data
 
 
+async def test_a_blob_that_met_a_full_disk_cannot_be_sealed_when_space_returns(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 8 << 20) as disk:
+        blobs = await DirectoryBlobs.open(disk / "blobs")
+        async with blobs.create(size_max=MANY) as writer:
+            with filled(disk), pytest.raises(Unavailable):
+                await writer.write(random.randbytes(2 << 20))
+            with pytest.raises(Unavailable):
+                await writer.seal()
+        assert await blobs.digests() == ()
+
+
 async def test_a_kill_in_the_middle_leaves_nothing_visible_and_the_next_start_sweeps(tmp_path: Path) -> None:
     root = tmp_path / "blobs"
     sealed = kill_while_uploading(root, seals=0)

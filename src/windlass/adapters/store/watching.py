@@ -1,8 +1,8 @@
 """Watchers: durable commits handed on from memory; whoever is late or slow replays the log first.
 
 Everything here happens on the event loop, so between two awaits nothing is published. That is what makes the change from
-replay to live without gap or double: a watcher collects live commits *before* it reads the log, and afterwards drops those
-that it has read already.
+replay to live without gap or double: a watcher collects live commits *before* it reads the log, reads up to the revision
+at which it began to collect, and then drops of the collected ones what it has read already.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ class WatchHub:
 
     def __init__(self, revision: int, replay: Replay) -> None:
         self.revision = revision
-        self._replay = replay
+        self.replay = replay
         self._watchers: set[_Watcher] = set()
         self._closed = False
 
@@ -40,7 +40,7 @@ class WatchHub:
 
     @asynccontextmanager
     async def watch(self, *, after: int, prefix: str) -> AsyncIterator[AsyncIterator[Sequence[Change]]]:
-        watcher = _Watcher(after, prefix, self._replay, is_behind=after < self.revision)
+        watcher = _Watcher(self, after, prefix)
         if self._closed:
             watcher.close()
         self._watchers.add(watcher)
@@ -58,13 +58,15 @@ class WatchHub:
 
 
 class _Watcher:
-    def __init__(self, after: int, prefix: str, replay: Replay, *, is_behind: bool) -> None:
+    def __init__(self, hub: WatchHub, after: int, prefix: str) -> None:
+        self._hub = hub
         self._cursor = after
-        self._prefix = prefix
-        self._replay = replay
-        self._is_behind = is_behind
-        self._is_replaying = False
+        """All that concerns us up to here has been handed on."""
+        self._collected_from = after
+        """All that concerns us above this, and above the cursor, is waiting in memory, unless we are behind."""
+        self._is_behind = after < hub.revision
         self._is_closed = False
+        self._prefix = prefix
         self._waiting: deque[Committed] = deque()
         self._waiting_bytes = 0
         self._news = asyncio.Event()
@@ -87,7 +89,6 @@ class _Watcher:
                 self._start_collecting()
                 async for commit in self._replayed():
                     yield self._selected(commit)
-                self._is_replaying = False
             elif self._waiting:
                 commit = self._waiting.popleft()
                 self._waiting_bytes -= commit.size
@@ -105,14 +106,14 @@ class _Watcher:
 
     def _start_collecting(self) -> None:
         self._is_behind = False
-        self._is_replaying = True
+        self._collected_from = self._hub.revision
         self._waiting.clear()
         self._waiting_bytes = 0
 
     async def _replayed(self) -> AsyncIterator[Committed]:
-        while page := await self._replay(self._cursor):
-            for commit in page:
-                self._cursor = commit.revision
+        while self._cursor < self._collected_from:
+            for commit in await self._hub.replay(self._cursor):
+                self._cursor = max(self._cursor, commit.revision)
                 if self._concerns(commit):
                     yield commit
 
@@ -120,7 +121,7 @@ class _Watcher:
         self._waiting.append(commit)
         self._waiting_bytes += commit.size
         if len(self._waiting) > WAITING_COMMITS_MAX or self._waiting_bytes > WAITING_BYTES_MAX:
-            if not self._is_replaying:
+            if self._cursor >= self._collected_from:
                 # All that concerned us below the oldest one waiting was handed on: no need to read it again, and a
                 # compaction of it does not matter.
                 self._cursor = max(self._cursor, self._waiting[0].revision - 1)
