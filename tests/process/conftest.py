@@ -19,12 +19,7 @@ def node() -> Iterator[Node]:
 
 
 def _end(node: Node) -> None:
-    for run in node.directory.glob("runs/*"):
-        pid = node.journal(run.name).get("running", {}).get("shim")
-        if isinstance(pid, int) and "exit" not in node.journal(run.name) and is_alive(pid):
-            (run / "stop.json").write_text('{"grace_ms": 0}')
-            os.kill(pid, signal.SIGTERM)
-    node.stop()
+    assert node.stop() == 0
     try:
         pid = node.executor()
     except (LookupError, FileNotFoundError):

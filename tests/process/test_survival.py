@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -254,6 +255,16 @@ async def test_stop_ends_every_run_and_the_executor(node: Node) -> None:
     assert node.stop() == 0
 
 
+async def test_stop_also_ends_the_runs_of_an_executor_that_was_killed(node: Node) -> None:
+    async with node.runtime() as runtime:
+        await launch(runtime, "r-1", "sleep", "60")
+        os.kill(node.executor(), signal.SIGKILL)
+    assert len(marked("r-1")) == 1
+    assert node.stop() == 0
+    assert marked("r-1") == []
+    assert node.journal("r-1")["exit"]["exit_code"] == 143
+
+
 async def test_a_directory_with_a_long_path_works_like_any_other() -> None:
     with tempfile.TemporaryDirectory(prefix="windlass-") as directory:
         node = Node(Path(directory, *["a-rather-long-directory-name"] * 6))
@@ -294,3 +305,42 @@ async def _serve_and_kill(node: Node, *command: str) -> int:
             line = await anyio.to_thread.run_sync(server.stdout.readline)
         server.kill()
     return int(line)
+
+
+IMPATIENT = """
+import sys
+from windlass.adapters.runtime.process import doors, executor
+doors._LOOK_SECONDS, doors._UNNEEDED_SECONDS_MAX = 0.05, 0.2
+sys.exit(executor.main(sys.argv[1:]))
+"""
+
+
+async def test_an_executor_that_nobody_needs_ends_by_itself(node: Node) -> None:
+    _start_impatient(node)
+    async with node.runtime() as runtime:
+        await launch(runtime, "r-1", "sh", "-c", UNTIL_TOLD)
+        executor = node.executor()
+    assert is_alive(executor)  # no server, but a run
+    (node.volume / "go").touch()
+    await eventually(lambda: not is_alive(executor))
+    async with node.runtime() as successor:
+        assert (await finish(successor, "r-1")).exit_code == 5
+
+
+async def test_a_removed_socket_comes_back_and_a_removed_directory_ends_the_executor(node: Node) -> None:
+    _start_impatient(node)
+    async with node.runtime() as runtime:
+        await runtime.machine()
+        executor = node.executor()
+        (node.directory / "socket").unlink()
+        await eventually((node.directory / "socket").exists)
+        async with node.runtime() as second:
+            assert await second.observe_all() == ()
+        assert node.executor() == executor
+        shutil.rmtree(node.directory)
+        await eventually(lambda: not is_alive(executor))
+
+
+def _start_impatient(node: Node) -> None:
+    command = [sys.executable, "-c", IMPATIENT, str(node.directory)]
+    assert subprocess.run(command, timeout=30, check=False).returncode == 0

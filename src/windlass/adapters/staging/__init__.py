@@ -11,7 +11,7 @@ from typing import Final
 import anyio
 
 from windlass.adapters.staging.beneath import steps_of
-from windlass.adapters.staging.pack import next_chunk, pack
+from windlass.adapters.staging.pack import next_chunk, packed
 from windlass.adapters.staging.unpack import Limits, Unpacking
 
 __all__ = ["Limits", "archive", "extract"]
@@ -33,7 +33,7 @@ async def extract(root: str, path: str, tar: AsyncIterator[bytes], *, limits: Li
 
 async def archive(root: str, path: str) -> AsyncIterator[bytes]:
     """A tar stream of `path` below `root`, named by its last step; of the root, by `.`. NotFound."""
-    pieces = pack(root, steps_of(path))
+    pieces = packed(root, steps_of(path))
     try:
         while chunk := await anyio.to_thread.run_sync(next_chunk, pieces):
             yield chunk

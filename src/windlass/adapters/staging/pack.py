@@ -13,9 +13,10 @@ from windlass.core.errors import Conflict, NotFound, TooLarge
 
 _BLOCK: Final = 512
 _CHUNK: Final = 1 << 20
+_PATH_MAX: Final = 4095
 
 
-def pack(root: str, steps: tuple[str, ...]) -> Generator[bytes, None, None]:
+def packed(root: str, steps: tuple[str, ...]) -> Generator[bytes, None, None]:
     """Depth first, one directory open at a time, each reached anew from the root: depth costs no descriptors."""
     top = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -24,6 +25,8 @@ def pack(root: str, steps: tuple[str, ...]) -> Generator[bytes, None, None]:
         found = False
         while waiting:
             path = waiting.pop()
+            if len(os.fsencode(path)) > _PATH_MAX:
+                raise TooLarge(f"{path[:200]!r}… lies too deep to be archived", code="path-too-deep")
             try:
                 status = _status(top, path)
             except NotFound:
@@ -57,8 +60,6 @@ def _status(top: int, path: str) -> os.stat_result | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:
-            raise TooLarge(f"{path[:200]!r}… lies too deep to be archived", code="path-too-deep") from error
         if error.errno == errno.ELOOP:
             raise NotFound(f"{path} leads through a link; links are not followed", code="path-is-link") from error
         raise

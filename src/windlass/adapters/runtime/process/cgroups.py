@@ -7,6 +7,7 @@ would be ended with the caller's session or service, and runs must outlive it.
 
 import contextlib
 import os
+from collections.abc import Callable
 
 CONTROLLERS = ("memory", "cpu", "pids")
 _PERIOD_US = 100_000
@@ -27,19 +28,29 @@ class Limits:
 class Group:
     """One run's cgroups. A process joins, spawns the workload inside, and goes home: so the shim is not counted or killed."""
 
-    def __init__(self, paths: dict[str, str], homes: dict[str, str], *, is_v2: bool) -> None:
+    def __init__(
+        self, paths: dict[str, str], homes: dict[str, str], *, is_v2: bool, make_bases: Callable[[], None]
+    ) -> None:
+        self._make_bases = make_bases
         self._paths = paths
         self._homes = homes
         self._is_v2 = is_v2
 
     def make(self, limits: Limits) -> None:
-        for path in set(self._paths.values()):
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(path, 0o755)
+        try:
+            self._make_directories()
+        except FileNotFoundError:  # somebody tidied up what looked unused
+            self._make_bases()
+            self._make_directories()
         for controller, name, value in _settings(limits, is_v2=self._is_v2):
             path = f"{self._paths[controller]}/{name}"
             if os.path.exists(path):  # swap accounting is optional in kernels
                 _write(path, value)
+
+    def _make_directories(self) -> None:
+        for path in set(self._paths.values()):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(path, 0o755)
 
     def join(self) -> None:
         for path in set(self._paths.values()):
@@ -102,14 +113,18 @@ class Cgroups:
         places = {controller: mounts["" if is_v2 else controller] for controller in CONTROLLERS}
         homes = {c: _join(places[c], own["" if is_v2 else c]) for c in CONTROLLERS}
         bases = {c: f"{places[c] if is_top else homes[c]}/{name}" for c in CONTROLLERS}
-        for base in set(bases.values()):
-            if is_v2:
+        found = cls(bases, homes, is_v2=is_v2)
+        found.make_bases()
+        return found
+
+    def make_bases(self) -> None:
+        for base in set(self._bases.values()):
+            if self._is_v2:
                 _delegate(os.path.dirname(base))
             with contextlib.suppress(FileExistsError):
                 os.mkdir(base, 0o755)
-            if is_v2:
+            if self._is_v2:
                 _delegate(base)
-        return cls(bases, homes, is_v2=is_v2)
 
     def probe(self) -> None:
         """Make one, go in, come out: only what was tried is promised."""
@@ -122,7 +137,8 @@ class Cgroups:
             group.remove()
 
     def group(self, run: str) -> Group:
-        return Group({c: f"{base}/{run}" for c, base in self._bases.items()}, self._homes, is_v2=self._is_v2)
+        paths = {c: f"{base}/{run}" for c, base in self._bases.items()}
+        return Group(paths, self._homes, is_v2=self._is_v2, make_bases=self.make_bases)
 
     def sweep(self, keep: frozenset[str]) -> None:
         """Remove the empty groups of runs that are no more, left by a crash between end and cleaning."""

@@ -8,9 +8,10 @@ import contextlib
 import json
 import os
 import socket
+import traceback
 from collections.abc import Callable
 
-from windlass.adapters.runtime.process import journal, records, shim
+from windlass.adapters.runtime.process import journal, records, sockets, visit
 from windlass.adapters.runtime.process.cgroups import Cgroups
 from windlass.adapters.runtime.process.keeper import CREATED, EXITED, RUNNING, Keeper, Run
 from windlass.adapters.runtime.process.loop import Loop
@@ -20,6 +21,8 @@ PROTOCOL = 1
 _LINE_MAX = 4 << 20
 _WAITING_MAX = 32 << 20
 _CHUNK = 1 << 18
+_LOOK_SECONDS = 5.0
+_UNNEEDED_SECONDS_MAX = 60.0
 
 
 class Refused(Exception):
@@ -103,6 +106,7 @@ class Doors:
         self._listener = listener
         self._files_soft = files_soft
         self._peers: set[Peer] = set()
+        self._unneeded = 0
         self._keeper = Keeper(
             root, loop, self._cgroups, on_exit=lambda run: self._push(run.observed(), run.owner), files_soft=files_soft
         )
@@ -122,14 +126,39 @@ class Doors:
     def serve(self) -> None:
         self._keeper.load()
         self._loop.watch(self._listener.fileno(), self._accept)
+        self._loop.later(_LOOK_SECONDS, self._look_around)
         while not self.is_quitting:
             self._loop.turn()
             self._keeper.start_due()
 
+    def _look_around(self) -> None:
+        """All we know is on disk, so nothing is lost by ending when nobody needs us: no run, and no server for a while."""
+        self._loop.later(_LOOK_SECONDS, self._look_around)
+        is_needed = not self._keeper.is_idle or any(peer.is_open for peer in self._peers)
+        self._unneeded = 0 if is_needed else self._unneeded + 1
+        if self._unneeded * _LOOK_SECONDS > _UNNEEDED_SECONDS_MAX:
+            self._end()
+        elif not os.path.exists(f"{self._root}/{sockets.EXECUTOR}"):
+            if os.path.isdir(f"{self._root}/runs"):  # removed by mistake: nobody could reach us, nor take our place
+                self._listen_anew()
+            elif self._keeper.is_idle:  # the whole directory is gone
+                self._end()
+
+    def _listen_anew(self) -> None:
+        self._loop.forget(self._listener.fileno())
+        self._listener.close()
+        self._listener = sockets.listen(self._root, sockets.EXECUTOR)
+        self._loop.watch(self._listener.fileno(), self._accept)
+
+    def _end(self) -> None:
+        if self._cgroups and self._keeper.is_idle:
+            self._cgroups.remove()
+        self.is_quitting = True
+
     def _accept(self) -> None:
         with contextlib.suppress(OSError):  # gone again, or no descriptor left: it will come back
             peer, _ = self._listener.accept()
-            if shim.is_own_user(peer):
+            if sockets.is_own_user(peer):
                 self._peers = {known for known in self._peers if known.is_open} | {Peer(self._loop, peer, self._obey)}
             else:
                 peer.close()
@@ -147,6 +176,9 @@ class Doors:
             peer.tell({"id": request.get("id"), "no": refused.kind, "why": str(refused)})
         except OSError as error:
             peer.tell({"id": request.get("id"), "no": "unavailable", "why": str(error)})
+        except Exception as error:  # a fault of ours: in the log, and not a way to bring us down
+            traceback.print_exc()
+            peer.tell({"id": request.get("id"), "no": "unavailable", "why": f"internal: {error!r}"})
 
     def _push(self, seen: Record, owner: str) -> None:
         for peer in self._peers:
@@ -230,18 +262,14 @@ class Doors:
         _answer(peer, request, {})
         connection, early = peer.hand_over()
         with connection:
-            self._keeper.visit(
-                run, lambda: shim.keep_session(connection, early, order, group, files_soft=self._files_soft)
-            )
+            self._keeper.visit(run, lambda: visit.keep(connection, early, order, group, files_soft=self._files_soft))
 
     def _quit(self, peer: Peer, request: Record) -> None:
         """With `retire` a newer executor takes over: the shims do not notice."""
         if not request.get("retire") and not self._keeper.is_idle:
             raise Refused("conflict", "there are runs left")
-        if self._cgroups and self._keeper.is_idle:
-            self._cgroups.remove()
         _answer(peer, request, {})
-        self.is_quitting = True
+        self._end()
 
     def _known(self, request: Record) -> Run:
         run = self._find(request)

@@ -15,11 +15,10 @@ import signal
 import socket
 import sys
 
-from windlass.adapters.runtime.process import journal, kernel, records, shim
+from windlass.adapters.runtime.process import journal, kernel, records, sockets
 from windlass.adapters.runtime.process.doors import Doors
 from windlass.adapters.runtime.process.loop import Loop
 
-SOCKET = "socket"
 _LOG_BYTES_MAX = 1 << 20
 _STOP_GRACE_MS = 10_000
 
@@ -43,7 +42,7 @@ def start(root: str) -> int:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return 0
-    listener = shim.listen(root, SOCKET)
+    listener = sockets.listen(root, sockets.EXECUTOR)
     log = _open_log(f"{root}/executor.log")
     if os.fork() != 0:
         return 0  # it listens already: whoever waits for us may connect
@@ -53,13 +52,16 @@ def start(root: str) -> int:
 
 
 def stop(root: str) -> int:
-    """End every run, whoever's, then the executor. Nothing there is fine."""
+    """End every run, whoever's, then the executor. If it is gone, a new one comes for this: its runs may still be there."""
+    if not os.path.isdir(f"{root}/runs"):
+        return 0
+    start(root)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
+        fd = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            fd = os.open(root, os.O_PATH | os.O_DIRECTORY)
-            peer.connect(f"/proc/self/fd/{fd}/{SOCKET}")
-        except (FileNotFoundError, ConnectionRefusedError):
-            return 0
+            peer.connect(f"/proc/self/fd/{fd}/{sockets.EXECUTOR}")
+        finally:
+            os.close(fd)
         with peer.makefile("rwb") as stream:
             runs = _all_runs(root)
             for run, owner in runs:
@@ -82,7 +84,7 @@ def _serve(root: str, listener: socket.socket) -> None:
     gc.freeze()  # a fork of this process should not copy pages for the collector's sake
     doors.serve()
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(f"{root}/{SOCKET}")
+        os.unlink(f"{root}/{sockets.EXECUTOR}")
 
 
 def _detach(log: int, *, keep: tuple[int, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Finding and ending every process of a run by /proc. Standard library only.
+"""Finding and ending every process of a run. Standard library only.
 
 Two views: the shim knows its descendants (it is their subreaper, so none can slip away), and where a shim was itself killed,
 the executor finds what it left behind by the run's name in the environment, its session, and its cgroup.
@@ -7,7 +7,64 @@ the executor finds what it left behind by the run's name in the environment, its
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Iterable, Iterator
+
+from windlass.adapters.runtime.process.loop import Loop
+
+_AGAIN_SECONDS = 0.05
+_KILLED = 128
+
+
+class Family:
+    """A spawned process and everything below it, ended together."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self.pid = 0
+        self.status: int | None = None
+        self.finished = 0.0
+        self._is_doomed = False
+        self._is_over = False
+
+    @property
+    def exit_code(self) -> int:
+        code = os.waitstatus_to_exitcode(self.status or 0)
+        return code if code >= 0 else _KILLED - code
+
+    def reap(self) -> bool:
+        """Collect the dead; False when nobody is left."""
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return True
+                if pid == self.pid and self.status is None:
+                    self.status, self.finished = status, time.monotonic()
+        return False
+
+    def stop(self, grace_ms: int) -> None:
+        if self.status is not None:
+            return
+        if grace_ms > 0:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGTERM)
+        self._loop.later(grace_ms / 1000, self.kill)
+
+    def kill(self) -> None:
+        """Everything, again and again until the last is gone: some of it may be forking meanwhile."""
+        self._is_doomed = True
+        if not self._is_over:  # a grace that ran out late must not hit the next one
+            kill(descendants(os.getpid()))
+
+    def outlive(self) -> None:
+        """Returns when the process and all it left running are gone."""
+        while self.reap():
+            if self._is_doomed or self.status is not None:
+                self.kill()
+                self._loop.later(_AGAIN_SECONDS, lambda: None)
+            self._loop.turn()
+        self._is_over = True
 
 
 def descendants(of: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""From a fork of the executor to a workload: what a shim sheds, and how it spawns. Standard library only.
+"""From a fork of the executor to a workload: what a shim sheds, and how it spawns what it was ordered to. Standard library only.
 
 `posix_spawn` rather than fork and exec: it copies no page tables, and a failing exec comes back as an error here.
 """
@@ -7,11 +7,16 @@ import contextlib
 import os
 import resource
 import signal
-from collections.abc import Iterable, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NoReturn
 
-from windlass.adapters.runtime.process import kernel
+from windlass.adapters.runtime.process import kernel, records
+from windlass.adapters.runtime.process.cgroups import Group, Limits
+from windlass.adapters.runtime.process.records import Record
 
 _NOT_EXECUTABLE = 126
+_NO_LIMITS = 126
 _NOT_FOUND = 127
 _NICE_WITHOUT_LIMITS = 5
 _OOM_SCORE = "300"
@@ -25,6 +30,16 @@ class CannotStart(Exception):
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+def live_and_end(live: Callable[[], None]) -> NoReturn:
+    """A shim never returns into the executor's code it was forked from."""
+    try:
+        live()
+    except BaseException:
+        traceback.print_exc()
+        os._exit(70)
+    os._exit(0)
 
 
 def shed(keep: Iterable[int], *, name: str, files_soft: int) -> None:
@@ -41,7 +56,48 @@ def shed(keep: Iterable[int], *, name: str, files_soft: int) -> None:
     kernel.set_process_name(name)
 
 
-def spawn(
+@contextlib.contextmanager
+def inside(group: Group | None, order: Record | None) -> Iterator[None]:
+    """What is spawned here is born in the run's cgroup. A session joins a group that its run has made."""
+    if group is None:
+        yield
+        return
+    try:
+        if order is not None:
+            group.make(_limits(records.table(order, "limits")))
+        group.join()
+    except OSError as error:
+        raise CannotStart(f"its resource limits cannot be set: {error}", _NO_LIMITS) from error
+    try:
+        yield
+    finally:
+        group.leave()
+
+
+def spawn(order: Record, descriptors: tuple[int, int, int]) -> int:
+    return _spawn(
+        records.texts(order, "command"),
+        environment=_environment(order),
+        directory=records.text(order, "directory"),
+        descriptors=descriptors,
+    )
+
+
+def spawn_on_terminal(order: Record) -> tuple[int, int]:
+    master, slave = os.openpty()
+    try:
+        pid = _spawn(
+            records.texts(order, "command"),
+            environment=_environment(order),
+            directory=records.text(order, "directory"),
+            terminal=os.ttyname(slave),
+        )
+    finally:
+        os.close(slave)  # held here, the end of the workload would never be seen as the end of its output
+    return pid, master
+
+
+def _spawn(
     command: Sequence[str],
     *,
     environment: dict[str, str],
@@ -103,3 +159,15 @@ def _find(command: Sequence[str], search: str, directory: str) -> str:
     if is_there:
         raise CannotStart(f"{name!r} is not an executable file", _NOT_EXECUTABLE)
     raise CannotStart(f"no such command: {name!r}" + ("" if "/" in name else f" in {search}"), _NOT_FOUND)
+
+
+def _limits(asked: Record) -> Limits:
+    return Limits(
+        memory_bytes=records.number(asked, "memory_bytes"),
+        cpu_millis=records.number(asked, "cpu_millis"),
+        pids_max=records.number(asked, "pids_max"),
+    )
+
+
+def _environment(order: Record) -> dict[str, str]:
+    return {key: value for key, value in records.table(order, "environment").items() if isinstance(value, str)}

@@ -14,8 +14,8 @@ import anyio
 import structlog
 from anyio.abc import ByteStream, TaskGroup
 
+from windlass.adapters.runtime.process import sockets
 from windlass.adapters.runtime.process.doors import PROTOCOL
-from windlass.adapters.runtime.process.executor import SOCKET
 from windlass.adapters.runtime.process.records import Record, table, text
 from windlass.core.errors import Conflict, Invalid, NotFound, Unavailable, WindlassError
 from windlass.ports.runtime import StartFailed
@@ -112,7 +112,7 @@ class Link:
     async def call(self, **request: object) -> ByteStream:
         """A connection of its own that, once granted, carries a session."""
         await self._connected()
-        stream = await connect(self.directory, SOCKET)
+        stream = await connect(self.directory, sockets.EXECUTOR)
         try:
             await stream.send(_line({"id": 0, "owner": self.owner, **request}))
             _accept(json.loads(await _first_line(stream)))
@@ -159,11 +159,11 @@ class Link:
 
     async def _connect(self) -> ByteStream:
         try:
-            return await connect(self.directory, SOCKET)
+            return await connect(self.directory, sockets.EXECUTOR)
         except OSError:
             await anyio.to_thread.run_sync(_start_executor, self.directory)
             log.info("executor.started", directory=self.directory)
-        return await connect(self.directory, SOCKET)
+        return await connect(self.directory, sockets.EXECUTOR)
 
     async def _read(self, stream: ByteStream) -> None:
         heard = bytearray()

@@ -11,6 +11,7 @@ import os
 import socket
 import struct
 import termios
+import time
 from collections.abc import Callable
 
 from windlass.adapters.runtime.process import frames
@@ -18,6 +19,7 @@ from windlass.adapters.runtime.process.loop import Loop
 
 _CHUNK = 65_536
 _BUFFER_MAX = 1 << 20
+_FLUSH_SECONDS = 2.0
 _END_OF_FILE = b"\x04"
 
 
@@ -80,9 +82,12 @@ class Relay:
         for viewer in tuple(self._viewers):
             self._tell(viewer, frames.encode(frames.EXITED, frames.CODE.pack(exit_code)))
 
-    @property
-    def is_flushed(self) -> bool:
-        return not any(viewer.waiting for viewer in self._viewers)
+    def flush(self) -> None:
+        """Wait for the viewers to have it all, for a while."""
+        deadline = time.monotonic() + _FLUSH_SECONDS
+        self._loop.later(_FLUSH_SECONDS, lambda: None)
+        while any(viewer.waiting for viewer in self._viewers) and time.monotonic() < deadline:
+            self._loop.turn()
 
     # --- from the workload
 

@@ -15,7 +15,7 @@ import anyio
 from anyio.abc import ByteStream
 
 from windlass.adapters import staging
-from windlass.adapters.runtime.process import journal, records
+from windlass.adapters.runtime.process import journal, records, sockets
 from windlass.adapters.runtime.process.environment import base_environment, order_of
 from windlass.adapters.runtime.process.follow import Inotify, changed, follow
 from windlass.adapters.runtime.process.link import Link, connect
@@ -213,7 +213,7 @@ class ProcessRuntime:
                 if known is None or "exit" in known:
                     return None
                 with suppress(OSError):
-                    return await connect(path, "terminal")
+                    return await connect(path, sockets.TERMINAL)
                 await changed(event)
         finally:
             self._inotify.remove(watch)

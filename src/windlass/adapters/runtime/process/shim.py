@@ -10,14 +10,13 @@ import json
 import os
 import signal
 import socket
-import sys
 import time
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NoReturn
 
-from windlass.adapters.runtime.process import family, frames, journal, launch, records
-from windlass.adapters.runtime.process.cgroups import Cgroups, Group, Limits
+from windlass.adapters.runtime.process import frames, journal, launch, records, sockets
+from windlass.adapters.runtime.process.cgroups import Cgroups, Group
+from windlass.adapters.runtime.process.family import Family, start_ticks
 from windlass.adapters.runtime.process.loop import Loop
 from windlass.adapters.runtime.process.records import Record
 from windlass.adapters.runtime.process.relay import Relay
@@ -26,65 +25,10 @@ SIGNALS = (signal.SIGCHLD, signal.SIGTERM)
 """Blocked across the fork, so that none is lost before the shim listens."""
 GRACE_MS = 10_000
 """When a SIGTERM comes without an order, say at a shutdown of the machine."""
-_AGAIN_SECONDS = 0.05
 _MESSAGE = 1 << 16
-_FLUSH_SECONDS = 2.0
 _NO_ROOM_SECONDS = 1.0
 _BACKLOG = 65_536
-_KILLED = 128
 _UMASK = 0o022
-_NO_LIMITS = 126
-
-
-class Family:
-    """A spawned process and everything below it, ended together."""
-
-    def __init__(self, loop: Loop) -> None:
-        self._loop = loop
-        self.pid = 0
-        self.status: int | None = None
-        self.finished = 0.0
-        self._is_doomed = False
-        self._is_over = False
-
-    @property
-    def exit_code(self) -> int:
-        code = os.waitstatus_to_exitcode(self.status or 0)
-        return code if code >= 0 else _KILLED - code
-
-    def reap(self) -> bool:
-        """Collect the dead; False when nobody is left."""
-        with contextlib.suppress(ChildProcessError):
-            while True:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-                if pid == 0:
-                    return True
-                if pid == self.pid and self.status is None:
-                    self.status, self.finished = status, time.monotonic()
-        return False
-
-    def stop(self, grace_ms: int) -> None:
-        if self.status is not None:
-            return
-        if grace_ms > 0:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGTERM)
-        self._loop.later(grace_ms / 1000, self.kill)
-
-    def kill(self) -> None:
-        """Everything, again and again until the last is gone: some of it may be forking meanwhile."""
-        self._is_doomed = True
-        if not self._is_over:  # a grace that ran out late must not hit the next one
-            family.kill(family.descendants(os.getpid()))
-
-    def outlive(self) -> None:
-        """Returns when the process and all it left running are gone."""
-        while self.reap():
-            if self._is_doomed or self.status is not None:
-                self.kill()
-                self._loop.later(_AGAIN_SECONDS, lambda: None)
-            self._loop.turn()
-        self._is_over = True
 
 
 def keep_runs(channel: socket.socket, cgroups: Cgroups | None, *, files_soft: int) -> NoReturn:
@@ -96,19 +40,7 @@ def keep_runs(channel: socket.socket, cgroups: Cgroups | None, *, files_soft: in
             launch.yield_priority()
         _Shim(channel, cgroups).live()
 
-    _forever_gone(live)
-
-
-def keep_session(peer: socket.socket, early: bytes, order: Record, group: Group | None, *, files_soft: int) -> NoReturn:
-    """The life of an exec or debug session, in the forked child: one viewer, ended with it."""
-
-    def live() -> None:
-        launch.shed((peer.fileno(),), name="windlass-exec", files_soft=files_soft)
-        if group is None:
-            launch.yield_priority()
-        _Session(order, group).live(peer, early)
-
-    _forever_gone(live)
+    launch.live_and_end(live)
 
 
 class _Shim:
@@ -196,16 +128,16 @@ class _Run:
         stdout = _append_to(f"{self.path}/stdout")
         stderr = _append_to(f"{self.path}/stderr")
         os.umask(_UMASK)
-        with _inside(self._group, self._order):
+        with launch.inside(self._group, self._order):
             if self.has_terminal:
-                self.family.pid, master = _spawn_on_terminal(self._order)
+                self.family.pid, master = launch.spawn_on_terminal(self._order)
                 self._relay = Relay(
                     self._loop, sources={frames.STDOUT: master}, sink=master, log=stdout, is_terminal=True
                 )
                 self._listen()
             else:
                 nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-                self.family.pid = _spawn(self._order, (nothing, stdout, stderr))
+                self.family.pid = launch.spawn(self._order, (nothing, stdout, stderr))
                 os.close(nothing)
                 os.close(stdout)
         os.close(stderr)
@@ -215,7 +147,7 @@ class _Run:
         running: Record = {
             "shim": os.getpid(),
             "pid": pid,
-            "pid_ticks": family.start_ticks(pid),
+            "pid_ticks": start_ticks(pid),
             "started_wall": started_wall,
         }
         with contextlib.suppress(OSError):  # a full disk: the lock alone tells of us then
@@ -240,14 +172,14 @@ class _Run:
     # --- its terminal
 
     def _listen(self) -> None:
-        self._listener = listen(self.path, "terminal")
+        self._listener = sockets.listen(self.path, sockets.TERMINAL)
         self._loop.watch(self._listener.fileno(), self._on_viewer)
 
     def _on_viewer(self) -> None:
         assert self._listener is not None
         assert self._relay is not None
         peer, _ = self._listener.accept()
-        if is_own_user(peer):
+        if sockets.is_own_user(peer):
             self._relay.join(peer, _tail(f"{self.path}/stdout"))
         else:
             peer.close()
@@ -256,125 +188,9 @@ class _Run:
         if self._relay is None:
             return
         self._relay.finish(self.family.exit_code)
-        _flush(self._loop, self._relay)
+        self._relay.flush()
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(f"{self.path}/terminal")
-
-
-class _Session:
-    def __init__(self, order: Record, group: Group | None) -> None:
-        self._order = order
-        self._group = group
-        self._loop = Loop()
-        self._family = Family(self._loop)
-
-    def live(self, peer: socket.socket, early: bytes) -> None:
-        self._loop.watch_signals(SIGNALS, self._on_signals)
-        try:
-            relay = self._spawn()
-        except launch.CannotStart as error:
-            peer.setblocking(True)
-            peer.sendall(frames.encode(frames.STDERR, f"{error}\n".encode()))
-            peer.sendall(frames.encode(frames.EXITED, frames.CODE.pack(error.exit_code)))
-            return
-        relay.join(peer)
-        relay.hear(early)
-        self._family.outlive()
-        relay.finish(self._family.exit_code)
-        _flush(self._loop, relay)
-
-    def _spawn(self) -> Relay:
-        with _inside(self._group, None):
-            if self._order.get("terminal"):
-                self._family.pid, master = _spawn_on_terminal(self._order)
-                sources, sink = {frames.STDOUT: master}, master
-            else:
-                given, sink = os.pipe2(os.O_CLOEXEC)
-                out, stdout = os.pipe2(os.O_CLOEXEC)
-                err, stderr = os.pipe2(os.O_CLOEXEC)
-                self._family.pid = _spawn(self._order, (given, stdout, stderr))
-                for fd in (given, stdout, stderr):
-                    os.close(fd)
-                sources = {frames.STDOUT: out, frames.STDERR: err}
-        is_terminal = bool(self._order.get("terminal"))
-        return Relay(self._loop, sources=sources, sink=sink, is_terminal=is_terminal, on_alone=self._family.kill)
-
-    def _on_signals(self, numbers: bytes) -> None:
-        if signal.SIGTERM in numbers:
-            self._family.kill()
-
-
-def listen(directory: str, name: str) -> socket.socket:
-    """A unix socket in `directory`, reached by a descriptor: its path may be longer than the 107 bytes an address holds."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(f"{directory}/{name}")
-    fd = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        listener.bind(f"/proc/self/fd/{fd}/{name}")
-    finally:
-        os.close(fd)
-    listener.listen(64)
-    return listener
-
-
-def is_own_user(peer: socket.socket) -> bool:
-    """The directory is closed to others already; the kernel's word on who is calling is the second lock."""
-    credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    return int.from_bytes(credentials[4:8], sys.byteorder) == os.geteuid()
-
-
-@contextlib.contextmanager
-def _inside(group: Group | None, order: Record | None) -> Iterator[None]:
-    """What is spawned here is born in the run's cgroup. A session joins a group that its run has made."""
-    if group is None:
-        yield
-        return
-    try:
-        if order is not None:
-            group.make(_limits(records.table(order, "limits")))
-        group.join()
-    except OSError as error:
-        raise launch.CannotStart(f"its resource limits cannot be set: {error}", _NO_LIMITS) from error
-    try:
-        yield
-    finally:
-        group.leave()
-
-
-def _limits(asked: Record) -> Limits:
-    return Limits(
-        memory_bytes=records.number(asked, "memory_bytes"),
-        cpu_millis=records.number(asked, "cpu_millis"),
-        pids_max=records.number(asked, "pids_max"),
-    )
-
-
-def _spawn(order: Record, descriptors: tuple[int, int, int]) -> int:
-    return launch.spawn(
-        records.texts(order, "command"),
-        environment=_environment(order),
-        directory=records.text(order, "directory"),
-        descriptors=descriptors,
-    )
-
-
-def _spawn_on_terminal(order: Record) -> tuple[int, int]:
-    master, slave = os.openpty()
-    try:
-        pid = launch.spawn(
-            records.texts(order, "command"),
-            environment=_environment(order),
-            directory=records.text(order, "directory"),
-            terminal=os.ttyname(slave),
-        )
-    finally:
-        os.close(slave)  # held here, the end of the workload would never be seen as the end of its output
-    return pid, master
-
-
-def _environment(order: Record) -> dict[str, str]:
-    return {key: value for key, value in records.table(order, "environment").items() if isinstance(value, str)}
+            os.unlink(f"{self.path}/{sockets.TERMINAL}")
 
 
 def _append_to(path: str) -> int:
@@ -387,13 +203,6 @@ def _tail(path: str) -> bytes:
         return file.read(_BACKLOG)
 
 
-def _flush(loop: Loop, relay: Relay) -> None:
-    deadline = time.monotonic() + _FLUSH_SECONDS
-    loop.later(_FLUSH_SECONDS, lambda: None)
-    while not relay.is_flushed and time.monotonic() < deadline:
-        loop.turn()
-
-
 def _insist(write: Callable[[], None]) -> None:
     """A full disk must not cost us the exit code: wait for room."""
     while True:
@@ -402,13 +211,3 @@ def _insist(write: Callable[[], None]) -> None:
             return
         except OSError:
             time.sleep(_NO_ROOM_SECONDS)
-
-
-def _forever_gone(live: Callable[[], None]) -> NoReturn:
-    """A shim never returns into the executor's code it was forked from."""
-    try:
-        live()
-    except BaseException:
-        traceback.print_exc()
-        os._exit(70)
-    os._exit(0)
