@@ -3,14 +3,28 @@
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
+import anyio
 import pytest
 
-from tests.contracts.runtime_suite import Harness, RealClock, RuntimeContract, Step, Trait, as_fake, as_shell
+from tests.contracts.runtime_suite import (
+    Harness,
+    RealClock,
+    RuntimeContract,
+    Step,
+    Trait,
+    an_assignment,
+    as_fake,
+    as_shell,
+)
 from tests.parts import busybox
 from tests.parts.engine_api import EngineApi
 from windlass.adapters.runtime.docker import DockerRuntime
-from windlass.ports.runtime import Runtime
+from windlass.core.errors import Unavailable
+from windlass.core.model.assignment import Assignment
+from windlass.core.model.ids import Millis
+from windlass.ports.runtime import ImageUnavailable, LogPosition, Observed, Phase, Runtime
 from windlass.testing.runtime import FakeMachine, FakeRuntime
+from windlass.testing.virtual import VirtualClock, VirtualLoop, run_virtual
 
 INSTALLATION, NODE = "contract", "node"
 
@@ -83,3 +97,105 @@ class TestPodman(_OnEngine):
     async def harness(self, podman_service: EngineApi) -> AsyncIterator[Harness]:
         async with self._harness(podman_service) as harness:
             yield harness
+
+
+class TestFakeOnVirtualTime:
+    """What simulations rely on beyond the port."""
+
+    def test_an_hour_takes_no_time_and_is_exact(self) -> None:
+        async def main(loop: VirtualLoop) -> tuple[Observed, list[str]]:
+            runtime = FakeRuntime(FakeMachine(VirtualClock(loop)))
+            assignment = _scripted("print one", "sleep 3600", "warn two", "sleep 0.5", "exit 3")
+            await runtime.create(assignment)
+            await runtime.start(assignment.run)
+            seen = await runtime.wait(assignment.run)
+            lines = [line async for line in runtime.logs(assignment.run, after=LogPosition())]
+            return seen, [f"{line.at[11:]} {line.stream} {line.text.decode()}" for line in lines]
+
+        seen, lines = run_virtual(main)
+        assert (seen.exit_code, seen.ran_ms) == (3, 3_600_500)
+        assert lines == ["15:06:40.000000000Z stdout one", "16:06:40.000000000Z stderr two"]
+        assert run_virtual(main) == (seen, lines)
+
+    def test_the_machine_counts_starts_over_crashes(self) -> None:
+        async def main(loop: VirtualLoop) -> FakeMachine:
+            machine = FakeMachine(VirtualClock(loop))
+            assignment = _scripted("sleep 5")
+            for _ in range(3):
+                runtime = FakeRuntime(machine)
+                await runtime.create(assignment)
+                await runtime.start(assignment.run)
+            await runtime.wait(assignment.run)
+            await runtime.start(assignment.run)
+            return machine
+
+        machine = run_virtual(main)
+        assert machine.starts == {"job-1": 1}
+        assert [(event.what, event.run) for event in machine.history] == [("started", "job-1"), ("ended", "job-1")]
+        assert machine.history[1].at - machine.history[0].at == 5_000
+
+    def test_a_fault_strikes_before_the_act_or_swallows_its_answer(self) -> None:
+        async def main(loop: VirtualLoop) -> list[Phase]:
+            machine = FakeMachine(VirtualClock(loop))
+            runtime, assignment, phases = FakeRuntime(machine), _scripted("exit 0"), []
+            for is_after in (False, True):
+                machine.fail("create", Unavailable("lost"), is_after=is_after)
+                with pytest.raises(Unavailable):
+                    await runtime.create(assignment)
+                phases.append((await runtime.observe(assignment.run)).phase)
+            return phases
+
+        assert run_virtual(main) == [Phase.ABSENT, Phase.CREATED]
+
+    def test_a_wait_outlasts_an_engine_that_is_down(self) -> None:
+        async def main(loop: VirtualLoop) -> tuple[int, Observed]:
+            clock = VirtualClock(loop)
+            machine = FakeMachine(clock)
+            runtime, assignment = FakeRuntime(machine), _scripted("sleep 10", "exit 4")
+            await runtime.create(assignment)
+            await runtime.start(assignment.run)
+            began = clock.now()
+            machine.is_down = True
+            with pytest.raises(Unavailable):
+                await runtime.observe_all()
+            async with anyio.create_task_group() as tasks:
+
+                async def mend() -> None:
+                    await clock.sleep_until(Millis(began + 60_000))
+                    machine.is_down = False
+
+                tasks.start_soon(mend)
+                seen = await runtime.wait(assignment.run)
+            return clock.now() - began, seen
+
+        waited, seen = run_virtual(main)
+        assert (waited, seen.exit_code, seen.ran_ms) == (60_000, 4, 10_000)
+
+    def test_images_come_from_the_registry_in_its_own_time(self) -> None:
+        async def main(loop: VirtualLoop) -> list[object]:
+            clock = VirtualClock(loop)
+            denied = ImageUnavailable("no", is_transient=False, code="image-denied")
+            runtime = FakeRuntime(FakeMachine(clock, images={"here"}, registry={"far": 7_000, "secret": denied}))
+            told: list[object] = []
+            for image in ("here", "far", "far", "secret", "nowhere"):
+                began = clock.now()
+                try:
+                    lines = [line async for line in runtime.ensure_image(image)]
+                except ImageUnavailable as error:
+                    told.append(error.code)
+                else:
+                    told.append((clock.now() - began, lines))
+            return told
+
+        assert run_virtual(main) == [
+            (0, []),
+            (7_000, ["pulling far"]),
+            (0, []),
+            "image-denied",
+            "image-not-found",
+        ]
+
+
+def _scripted(*steps: str) -> Assignment:
+    harness = FakeHarness()
+    return an_assignment(harness, "job", command=("do", *steps))

@@ -14,6 +14,8 @@ import pytest
 from tests.contracts.runtime_suite import RealClock
 from tests.parts.busybox import IMAGE
 from tests.parts.dockerd import DockerEngine
+from tests.parts.engine_api import EngineApi
+from tests.parts.podman import PodmanService
 from tests.parts.registry import Registry
 from tests.parts.waiting import wait_until
 from windlass.adapters.runtime.docker import DockerRuntime, find_engine
@@ -45,7 +47,7 @@ def an_assignment(name: str, script: str, **changes: Any) -> Assignment:
     )
 
 
-def opened(engine: DockerEngine) -> AbstractAsyncContextManager[DockerRuntime]:
+def opened(engine: EngineApi) -> AbstractAsyncContextManager[DockerRuntime]:
     return DockerRuntime.open(engine.host, installation="engine-tests", node="n1", clock=RealClock())
 
 
@@ -108,7 +110,7 @@ async def test_the_engine_never_starts_it_again(runtime: DockerRuntime, docker_e
 async def test_the_images_own_entrypoint_gives_way_to_the_command(
     runtime: DockerRuntime, docker_engine: DockerEngine
 ) -> None:
-    _derive(docker_engine, "windlass-test/entry:1", Entrypoint=["echo", "entry"], Cmd=["image"])
+    _derive(docker_engine, "windlass-test/entry:1", 'ENTRYPOINT ["echo", "entry"]\nCMD ["image"]')
     _, own = await _run(runtime, an_assignment("own", "", image="windlass-test/entry:1", command=()))
     _, given = await _run(
         runtime, an_assignment("given", "", image="windlass-test/entry:1", command=("echo", "a  b", "$HOME"))
@@ -116,10 +118,20 @@ async def test_the_images_own_entrypoint_gives_way_to_the_command(
     assert (own, given) == ([b"entry image"], [b"a  b $HOME"])
 
 
+@pytest.mark.parametrize("kind", ["docker_engine", "podman_service"])
 async def test_an_image_that_runs_as_somebody_else_can_write_its_artifacts(
-    runtime: DockerRuntime, docker_engine: DockerEngine
+    kind: str, request: pytest.FixtureRequest
 ) -> None:
-    _derive(docker_engine, "windlass-test/nobody:1", User="65534:65534")
+    engine: EngineApi = request.getfixturevalue(kind)
+    _derive(engine, "windlass-test/nobody:1", "USER 65534:65534")
+    async with opened(engine) as runtime:
+        try:
+            await _writes_as_nobody(runtime)
+        finally:
+            await runtime.remove_all()
+
+
+async def _writes_as_nobody(runtime: DockerRuntime) -> None:
     await _run(runtime, an_assignment("shared", "echo root > $WINDLASS_ARTIFACTS/first"))
     other = an_assignment("other", "id -u; cat /artifacts/first; echo x > /artifacts/y", image="windlass-test/nobody:1")
     seen, lines = await _run(runtime, msgspec.structs.replace(other, volume=VolumeId("shared")))
@@ -256,9 +268,10 @@ async def test_a_create_without_its_image_says_so(runtime: DockerRuntime) -> Non
     assert failed.value.code == "image-not-found"
 
 
-async def test_waits_and_logs_go_on_over_a_killed_engine() -> None:
+@pytest.mark.parametrize("kind", [DockerEngine, PodmanService])
+async def test_waits_and_logs_go_on_over_a_killed_engine(kind: type[DockerEngine | PodmanService]) -> None:
     """Its own engine: others would suffer. Containers live on (live-restore), and their ends are seen afterwards."""
-    with DockerEngine() as engine:
+    with kind() as engine:
         engine.import_busybox()
         script = "echo before; until [ -e /artifacts/go ]; do sleep 0.05; done; echo after; exit 6"
         assignment = an_assignment("survivor", script)
@@ -300,9 +313,10 @@ async def test_waits_and_logs_go_on_over_a_killed_engine() -> None:
         assert lines == [b"before", b"after"]
 
 
-async def test_an_end_while_the_engine_was_down_is_seen_afterwards() -> None:
+@pytest.mark.parametrize("kind", [DockerEngine, PodmanService])
+async def test_an_end_while_the_engine_was_down_is_seen_afterwards(kind: type[DockerEngine | PodmanService]) -> None:
     """What it wrote after the engine's death is lost with the pipe that nobody held: Docker's own limit, not asserted."""
-    with DockerEngine() as engine:
+    with kind() as engine:
         engine.import_busybox()
         assignment = an_assignment("unseen", "trap 'exit 9' TERM; echo ready; while :; do sleep 0.05; done")
         async with opened(engine) as runtime:
@@ -382,12 +396,13 @@ async def test_an_engine_that_hangs_is_not_found(docker_engine: DockerEngine) ->
     assert "no answer" in found.tried[0].why_not
 
 
-def _derive(engine: DockerEngine, tag: str, **config: Any) -> None:
-    """An image that differs from the test image in its configuration only."""
+def _derive(engine: EngineApi, tag: str, changes: str) -> None:
+    """An image that differs from the test image in its configuration only: `changes` are lines of a Dockerfile."""
     repository, _, version = tag.partition(":")
     container = engine.create("true")
     try:
-        engine.call("POST", "/commit", query={"container": container, "repo": repository, "tag": version}, body=config)
+        query = {"container": container, "repo": repository, "tag": version, "changes": changes}
+        engine.call("POST", "/commit", query=query, body={})
     finally:
         engine.remove_container(container)
 
