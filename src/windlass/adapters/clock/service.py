@@ -31,6 +31,8 @@ class Anchor(Struct, frozen=True, kw_only=True):
     boottime_ms: int
     wall_ms: int
     service_ms: int
+    held_ms: int = 0
+    """Time that a reboot seemed to take and nobody has confirmed yet."""
 
 
 class MachineClocks(Struct, frozen=True, kw_only=True):
@@ -75,6 +77,7 @@ class ServiceClock:
             boottime_ms=self._clocks.boottime_ms(),
             wall_ms=self._clocks.wall_ms(),
             service_ms=self.now(),
+            held_ms=self.held_ms,
         )
         _write(self._path, here)
 
@@ -85,12 +88,13 @@ class ServiceClock:
         self.anchor()
 
     def _resume(self, known: Anchor) -> int:
+        self.held_ms = known.held_ms
         if known.boot_id == self._clocks.boot_id():
             return known.service_ms - known.boottime_ms
         away = max(0, self._clocks.wall_ms() - known.wall_ms)
         if away > _HOLD_BEYOND_MS:
-            self.held_ms = away
-            log.warning("clock.held", away_hours=away // 3_600_000, hint="windlass doctor --confirm-clock")
+            self.held_ms += away
+            log.warning("clock.held", away_hours=self.held_ms // 3_600_000, hint="windlass doctor --confirm-clock")
             away = 0
         return known.service_ms + away - self._clocks.boottime_ms()
 
