@@ -1,4 +1,4 @@
-"""A real server for the command line: `windlass up` with plain processes, as a person starts it, on a free port."""
+"""A real server for the command line: `windlass up` as a person starts it, on a free port."""
 
 import os
 import signal
@@ -16,8 +16,8 @@ DEADLINE_SECONDS = 60
 class RealServer:
     """Keeps its port over restarts, so that a client that waits finds it again."""
 
-    def __init__(self, directory: Path, port: int) -> None:
-        self.data, self.port = directory / "data", port
+    def __init__(self, directory: Path, port: int, runtime: tuple[str, ...]) -> None:
+        self.data, self.port, self._runtime = directory / "data", port, runtime
         self.log = directory / "up.log"
         self.environ = {
             **{k: v for k, v in os.environ.items() if not k.startswith("WINDLASS_")},
@@ -29,7 +29,7 @@ class RealServer:
     def start(self) -> None:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                _windlass("up", "--runtime", "process", "--port", str(self.port)),
+                _windlass("up", *self._runtime, "--port", str(self.port)),
                 env=self.environ,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -52,7 +52,7 @@ class RealServer:
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             self._process.wait(DEADLINE_SECONDS)
-        self.windlass("down", "--purge", "--yes", "--data-dir", str(self.data))
+        self.windlass("down", "--purge", "--yes", "--data-dir", str(self.data), *self._runtime[2:])
 
     def windlass(
         self, *words: str, stdin: str | None = None, cwd: Path | None = None
@@ -90,8 +90,10 @@ class RealServer:
 
 
 @contextmanager
-def real_server(directory: Path, port: int) -> Iterator[RealServer]:
-    server = RealServer(directory, port)
+def real_server(directory: Path, port: int, *, docker_host: str | None = None) -> Iterator[RealServer]:
+    """On plain processes, or on the engine at `docker_host`."""
+    runtime = ("--runtime", "docker", "--docker-host", docker_host) if docker_host else ("--runtime", "process")
+    server = RealServer(directory, port, runtime)
     try:
         server.start()
         yield server
