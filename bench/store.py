@@ -20,18 +20,26 @@ CLIENTS = 64
 BULK_COMMITS = 50
 BULK_PUTS = 2_000
 SEQUENTIAL = 2_000
+ROUNDS = 3
 VALUE = os.urandom(300)
 
 
 def main() -> None:
     rows = [
-        ("1 client, a commit each", raw(SEQUENTIAL, 1), ours_with_clients(SEQUENTIAL, 1)),
-        (f"{CLIENTS} clients, a commit each", raw(COMMITS, CLIENTS), ours_with_clients(COMMITS, CLIENTS)),
-        (f"{BULK_PUTS} puts in a commit", raw(BULK_COMMITS * BULK_PUTS, BULK_PUTS), ours_in_bulk()),
+        ("1 client, a commit each", lambda: raw(SEQUENTIAL, 1), lambda: ours_with_clients(SEQUENTIAL, 1)),
+        (
+            f"{CLIENTS} clients, a commit each",
+            lambda: raw(COMMITS, CLIENTS),
+            lambda: ours_with_clients(COMMITS, CLIENTS),
+        ),
+        (f"{BULK_PUTS} puts in a commit", lambda: raw(BULK_COMMITS * BULK_PUTS, BULK_PUTS), ours_in_bulk),
     ]
     print(f"{'durable writes a second (FULL)':34} {'bare apsw':>12} {'store':>12} {'ratio':>7}")
     for name, floor, ours in rows:
-        print(f"{name:34} {floor:12,.0f} {ours:12,.0f} {ours / floor:7.2f}")
+        # In turns, and the best of each: a noisy machine disturbs both alike.
+        rounds = [(floor(), ours()) for _ in range(ROUNDS)]
+        best_floor, best_ours = max(pair[0] for pair in rounds), max(pair[1] for pair in rounds)
+        print(f"{name:34} {best_floor:12,.0f} {best_ours:12,.0f} {best_ours / best_floor:7.2f}")
 
 
 def raw(writes: int, group: int) -> float:

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, settings
 
 from tests.contracts.clocks import HandClock
 from tests.contracts.store_model import StoreMachine
-from tests.contracts.store_suite import StoreContract, Subject
+from tests.contracts.store_subject import Subject
+from tests.contracts.store_suite import StoreContract
 from windlass.adapters.store.sqlite import SqliteStore
 from windlass.ports.store import Store
 from windlass.testing.store import FaultyStore, MemoryStore

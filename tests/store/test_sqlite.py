@@ -208,3 +208,15 @@ async def test_the_log_of_many_commits_is_compacted_in_slices_between_which_othe
         async with store.watch(after=newest - 1) as changes:
             heard = [(await anext(changes))[0].revision for _ in range(21)]
     assert heard == list(range(newest, newest + 21))
+
+
+async def test_the_log_file_starts_over_under_constant_writing_and_reading(path: Path) -> None:
+    wal = path.with_name("store.db-wal")
+    largest = 0
+    async with SqliteStore.open(path) as store:
+        for n in range(60):
+            await store.commit([Put(f"/{m}", bytes(2_000)) for m in range(300)])
+            assert len((await store.range("/")).items) == 300
+            largest = max(largest, wal.stat().st_size)
+            written = n * 300 * 2_000 * 2
+    assert largest < written / 2

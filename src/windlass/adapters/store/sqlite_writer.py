@@ -25,6 +25,7 @@ from msgspec import Struct
 
 from windlass.adapters.store import sqlite_statements as sql
 from windlass.adapters.store.commits import Committed
+from windlass.adapters.store.sqlite_schema import BUSY_MILLISECONDS
 from windlass.adapters.store.sqlite_statements import Transaction
 from windlass.core.errors import Unavailable, WindlassError
 from windlass.ports.store import Refused, Unknown
@@ -42,7 +43,8 @@ WAITING_WEIGHT_MAX = 500_000
 
 CHECKPOINT_PAGES = 2_000
 RESTART_PAGES = 40_000
-"""Readers can keep the WAL from starting over; past this size a checkpoint waits for them."""
+"""Readers can keep the WAL from starting over; past this size a checkpoint waits for them a moment."""
+RESTART_MILLISECONDS = 200
 
 
 class _Task(Struct):
@@ -223,9 +225,12 @@ class Writer:
             return
         mode = apsw.SQLITE_CHECKPOINT_RESTART if self._wal_pages > RESTART_PAGES else apsw.SQLITE_CHECKPOINT_PASSIVE
         try:
+            self._connection.set_busy_timeout(RESTART_MILLISECONDS)
             self._connection.wal_checkpoint(mode=mode)
         except apsw.Error as exc:
             log.warning("store_checkpoint_failed", error=str(exc), wal_pages=self._wal_pages)
+        finally:
+            self._connection.set_busy_timeout(BUSY_MILLISECONDS)
 
 
 def _is_certain(exc: apsw.Error) -> bool:
