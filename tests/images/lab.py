@@ -74,7 +74,7 @@ class Lab:
     def ssh_node(self, environment: dict[str, str]) -> SshNode:
         return self._stack.enter_context(SshNode(key=self.key, environment=environment))
 
-    def scripted_node(self, programs: dict[str, str]) -> LabNode:
+    def scripted_node(self, programs: dict[str, str], environment: dict[str, str] | None = None) -> LabNode:
         """A node whose runtimes are scripts: for what no real engine would do."""
         folder = self.directory / f"bin{next(self._numbers)}"
         folder.mkdir()
@@ -98,8 +98,32 @@ class Lab:
             "tr",
         ):
             (folder / tool).exists() or (folder / tool).symlink_to(present.program(tool))
-        ssh = self.ssh_node({"PATH": str(folder)})
+        ssh = self.ssh_node({**(environment or {}), "PATH": str(folder)})
         return LabNode(ssh, dict, folder)
+
+    def podman_node(self) -> LabNode:
+        """Podman with a store of its own, and no other runtime in sight."""
+        folder = self.directory / f"podman{next(self._numbers)}"
+        folder.mkdir()
+        (folder / "storage.conf").write_text(
+            f'[storage]\ndriver = "vfs"\ngraphroot = "{folder}/root"\nrunroot = "{folder}/run"\n'
+        )
+        (folder / "registries.conf").write_text(
+            f'[[registry]]\nlocation = "{self.registry.address}"\ninsecure = true\n'
+        )
+        environment = {
+            "CONTAINERS_STORAGE_CONF": str(folder / "storage.conf"),
+            "CONTAINERS_REGISTRIES_CONF": str(folder / "registries.conf"),
+        }
+        program = present.program("podman")
+        node = self.scripted_node({"podman": f'PATH={PATH} exec {program} "$@"'}, environment)
+
+        def ids() -> dict[str, str]:
+            found = json.loads(node.ssh.run("podman", "images", "--no-trunc", "--format", "json").stdout or "[]")
+            return {tag: f"sha256:{image['Id']}" for image in found for tag in image.get("Names") or []}
+
+        node.ids = ids
+        return node
 
     def repository(self) -> str:
         """A path in the registry that no other test uses; it ends in a slash, as a prefix does."""

@@ -4,14 +4,18 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import tarfile
+import tempfile
 import urllib.request
 from collections.abc import Sequence
+from pathlib import Path
 
 MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 CONFIG = "application/vnd.docker.container.image.v1+json"
 LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
 INDEX = "application/vnd.docker.distribution.manifest.list.v2+json"
+_PIECE = 1 << 20
 
 
 def layer(files: dict[str, bytes]) -> bytes:
@@ -84,3 +88,43 @@ def _digest(blob: bytes) -> str:
 
 def _descriptor(media_type: str, blob: bytes) -> dict[str, object]:
     return {"mediaType": media_type, "size": len(blob), "digest": _digest(blob)}
+
+
+def write_layer(path: Path, size: int) -> None:
+    """A layer of so many random bytes, written as a stream: for images larger than memory should hold."""
+    with tarfile.open(path, mode="w") as archive, tempfile.TemporaryFile() as content:
+        for _ in range(-(-size // _PIECE)):
+            content.write(os.urandom(min(_PIECE, size)))
+        content.seek(0)
+        entry = tarfile.TarInfo(path.name)
+        entry.size = size
+        archive.addfile(entry, content)
+
+
+def write_archive(path: Path, name: str, layers: Sequence[Path]) -> None:
+    """An image of layers that lie in files, as `docker load` takes it."""
+    digests = [_file_digest(layer) for layer in layers]
+    config = json.dumps(
+        {
+            "architecture": "amd64",
+            "os": "linux",
+            "created": "2024-01-01T00:00:00Z",
+            "config": {"Cmd": ["/bin/true"]},
+            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}" for digest in digests]},
+        }
+    ).encode()
+    config_name = f"{hashlib.sha256(config).hexdigest()}.json"
+    members = [f"{digest}/layer.tar" for digest in digests]
+    manifest = json.dumps([{"Config": config_name, "RepoTags": [name], "Layers": members}]).encode()
+    with tarfile.open(path, mode="w") as archive:
+        for member, content in ((config_name, config), ("manifest.json", manifest)):
+            entry = tarfile.TarInfo(member)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+        for member, layer_path in zip(members, layers, strict=True):
+            archive.add(layer_path, arcname=member)
+
+
+def _file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

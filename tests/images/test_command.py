@@ -1,9 +1,11 @@
 """image-sync as a process: exit codes, lock, signals, kill -9, output for people and for programs."""
 
+import contextlib
 import csv
 import io
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -13,7 +15,9 @@ import pytest
 
 from tests.images import making
 from tests.images.lab import Lab, LabNode
+from tests.parts import present
 from tests.parts.waiting import wait_for
+from windlass.images.lock import sync_lock
 
 SYNC = "import sys; from windlass.images.command import image_sync; image_sync(prog_name='image-sync')"
 GROUP = "import sys; from windlass.images.command import images; images(prog_name='images')"
@@ -249,6 +253,68 @@ def test_a_second_run_says_so_on_stderr_and_in_the_log_and_exits_1(lab: Lab, tmp
     finally:
         first.terminate()
         first.wait(30)
+
+
+def test_status_may_look_while_a_sync_runs(half_synced: tuple[Path, str, LabNode, LabNode], tmp_path: Path) -> None:
+    config, *_ = half_synced
+    with sync_lock(tmp_path / "lock"):
+        assert run("-c", config, "--lock-file", tmp_path / "lock").returncode == 1
+        assert run("status", "-c", config, "--lock-file", tmp_path / "lock", script=GROUP).returncode == 0
+
+
+def test_on_a_terminal_every_node_has_a_bar(half_synced: tuple[Path, str, LabNode, LabNode]) -> None:
+    config, _, _, two = half_synced
+    shown, terminal = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "160"}
+    process = subprocess.Popen(command("-c", config), stdout=subprocess.PIPE, stderr=terminal, env=environment)
+    os.close(terminal)
+    drawn = b""
+    with contextlib.suppress(OSError):  # the terminal goes with the last process that has it open
+        while piece := os.read(shown, 4096):
+            drawn += piece
+    summary, _ = process.communicate(timeout=60)
+    os.close(shown)
+    assert process.returncode == 0
+    assert two.name in drawn.decode()
+    assert "1/1 images" in drawn.decode()
+    assert "equal on all 2 nodes" in summary.decode()
+
+
+def test_what_an_interrupted_run_got_is_not_got_again(lab: Lab, tmp_path: Path) -> None:
+    """The second node pulls five of six and hangs at the last; after SIGTERM the next run asks for that one alone."""
+    one = lab.docker(1)[0]
+    prefix = lab.repository()
+    names = [lab.push(f"{prefix}app{i}", "1", making.layer({"x": os.urandom(100 + i)})) for i in range(6)]
+    for name in names:
+        one.ssh.run("docker", "pull", "-q", name)
+    store = tmp_path / "store"
+    store.mkdir()
+    for name in names:
+        (document,) = json.loads(one.ssh.run("docker", "image", "inspect", name).stdout)
+        (store / f"{document['Id'].removeprefix('sha256:')}.json").write_text(
+            json.dumps({**document, "RepoDigests": []})
+        )
+    last, marker = names[0].rpartition("/")[2], f"{35_000_000 + os.getpid()}"
+    (tmp_path / "got").mkdir()
+    script = f"""case "$1 $2" in
+      version*) exit 0;;
+      "image ls") for f in {tmp_path}/got/*; do [ -e $f ] && echo sha256:$(basename $f .json); done; exit 0;;
+      "image inspect") shift 2; sep='['; for i; do printf %s "$sep"; cat {tmp_path}/got/${{i#sha256:}}.json; sep=,; done; echo ']';;
+      pull*) echo "$2" >> {tmp_path}/calls
+        case "$2" in *{last}) [ -e {tmp_path}/open ] || exec sleep {marker};; esac
+        cp $(grep -l "$2" {store}/*) {tmp_path}/got/;;
+    esac"""
+    tools = {name: f'exec {present.program(name)} "$@"' for name in ("cp", "grep", "basename")}
+    node = lab.scripted_node({"docker": script, **tools})
+    config = lab.config_file(tmp_path / "c.conf", [one, node], prefix, tmp_path / "logs", PEERS="never")
+    first = subprocess.Popen(command("-c", config), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_for(lambda: pulling(marker) and len(list((tmp_path / "got").iterdir())) == 5, 60, "five of six")
+    first.terminate()
+    assert first.wait(30) == 143
+    (tmp_path / "calls").unlink()
+    (tmp_path / "open").touch()
+    assert run("-c", config).returncode == 0
+    assert (tmp_path / "calls").read_text().split() == [names[0]]
 
 
 def a_stuck_config(lab: Lab, one: LabNode, marker: str, tmp_path: Path) -> tuple[Path, dict[str, str]]:

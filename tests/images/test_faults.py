@@ -187,3 +187,34 @@ async def test_two_runtimes_on_one_machine_are_two_nodes_when_asked_for(
     report = await run_sync(lab.config([daemon], prefix, tmp_path, runtimes=("crictl", "ctr")))
     assert report.nodes == {f"{daemon.name}/crictl": "crictl", f"{daemon.name}/ctr": "ctr"}
     assert (report.exit_code, report.wants) == (0, ()), "ctr and crictl see the same images by the same digests"
+
+
+async def test_podman_and_ctr_nodes_are_found_listed_and_pulled_to(lab: Lab, run_sync: Any, tmp_path: Path) -> None:
+    (one,) = lab.docker(1)
+    pod = lab.podman_node()
+    prefix = lab.repository()
+    names = [lab.push(f"{prefix}app{i}", "1", content()) for i in range(2)]
+    pull(one, names[0])
+    assert pod.ssh.run("podman", "pull", "-q", names[1]).returncode == 0
+    report = await run_sync(lab.config([one, pod], prefix, tmp_path))
+    assert (report.exit_code, report.nodes[pod.name]) == (0, "podman"), report.results
+    assert in_prefix(pod, prefix) == in_prefix(one, prefix)
+
+    left, right = lab.containerd(2)
+    space = {"runtimes": ("ctr",), "containerd_namespace": f"ns{os.getpid()}"}
+    assert left.ssh.run("ctr", "-n", space["containerd_namespace"], "images", "pull", names[0]).returncode == 0
+    report = await run_sync(lab.config([left, right], prefix, tmp_path, **space))
+    assert (report.exit_code, set(report.nodes.values())) == (0, {"ctr"}), report.results
+    assert [(r.node, r.name) for r in report.results] == [(right.name, names[0])]
+
+
+async def test_a_podman_node_receives_from_docker_and_sends_to_it(lab: Lab, run_sync: Any, tmp_path: Path) -> None:
+    (one,) = lab.docker(1)
+    pod = lab.podman_node()
+    prefix = lab.repository()
+    names = [lab.push(f"{prefix}app{i}", "1", content()) for i in range(2)]
+    pull(one, names[0])
+    assert pod.ssh.run("podman", "pull", "-q", names[1]).returncode == 0
+    report = await run_sync(lab.config([one, pod], prefix, tmp_path, peers="only"))
+    assert report.exit_code == 0, report.results
+    assert in_prefix(pod, prefix) == in_prefix(one, prefix)

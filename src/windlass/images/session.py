@@ -34,6 +34,8 @@ class Invocation(Struct, frozen=True, kw_only=True):
     config: Path | None
     overrides: Mapping[str, Value]
     lock_file: Path | None = None
+    is_locked: bool = True
+    """False for what only looks: it may run beside a sync."""
 
 
 class Interrupted(BaseException):
@@ -61,7 +63,8 @@ def open_session(invocation: Invocation, *, stderr: Callable[[str], None]) -> It
     lock_path = invocation.lock_file or default_lock_path(path, environment)
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(sync_lock(lock_path))
+            if invocation.is_locked:
+                stack.enter_context(sync_lock(lock_path))
         except ImageSyncError as refusal:
             _log_refusal(path, invocation, environment, refusal)
             raise
@@ -106,9 +109,9 @@ def check_dependencies() -> None:
 
 def run_interruptibly(work: Callable[[], Awaitable[T]]) -> T:
     """Run to the end, or raise `Interrupted` when SIGINT or SIGTERM came first and the work has been cancelled."""
-    uvloop = importlib.util.find_spec("uvloop") is not None
     try:
-        return anyio.run(_until_signal, work, backend_options={"use_uvloop": uvloop})
+        # Not on uvloop: there, asyncssh's buffers grew to most of a gigabyte while it relayed one; asyncio stays flat.
+        return anyio.run(_until_signal, work, backend_options={"use_uvloop": False})
     except KeyboardInterrupt:
         raise Interrupted(signal.SIGINT) from None
 

@@ -35,8 +35,9 @@ STDERR_MAX: Final = 64 << 10
 _KILL_AFTER_SECONDS: Final = 5
 _SLACK_SECONDS: Final = 15
 """What a late command may take to come back over a slow line before we give the channel up."""
-_SESSIONS_MAX: Final = 8
-"""Per connection; OpenSSH allows ten (MaxSessions), further ones get a connection of their own."""
+_SESSIONS_MAX: Final = 5
+"""Per connection; further ones get a connection of their own. OpenSSH allows ten (MaxSessions), and when all commands
+are ended at once each needs a second session for it."""
 _JUMPS_MAX: Final = 8
 _WINDOW: Final = 8 << 20
 """Bytes under way in a channel: enough for a fast line with a long round trip."""

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from windlass.core.distribution import BadReference, parse_reference
 from windlass.images import render
 from windlass.images.copying import CopyOrder, copy_image
@@ -58,7 +60,7 @@ def status(invocation: Invocation, *, shape: str, is_strict: bool) -> int:
             _say(f"{fault}\n")
         return seen.exit_code(is_strict=is_strict)
 
-    return _in_session(invocation, work, "STATUS")
+    return _in_session(msgspec.structs.replace(invocation, is_locked=False), work, "STATUS")
 
 
 def prune(invocation: Invocation, *, protect: Sequence[str], is_real: bool, as_json: bool) -> int:

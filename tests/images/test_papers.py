@@ -1,0 +1,65 @@
+"""The guide and the examples say what the program does."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from windlass.images.command import images
+from windlass.images.config import load_config
+from windlass.images.settings import SETTINGS
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples" / "image-sync"
+GUIDE = (ROOT / "docs" / "guides" / "image-sync.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["image-sync.conf", "image-sync.toml"])
+def test_the_example_settings_are_accepted_without_a_warning(name: str) -> None:
+    config = load_config(EXAMPLES / name, {}, {})
+    assert config.warnings == ()
+    assert [node.name for node in config.nodes] == ["worker-1", "worker-2", "admin@worker-3:2222"]
+
+
+def test_both_examples_say_the_same() -> None:
+    shell = load_config(EXAMPLES / "image-sync.conf", {}, {})
+    toml = load_config(EXAMPLES / "image-sync.toml", {}, {})
+    assert shell == toml
+
+
+def test_the_guide_has_every_setting_with_its_default() -> None:
+    rows = re.findall(r"^\| `([A-Z_]+)` \| (?:`(.*?)`)? *\| (.*) \|$", GUIDE, re.MULTILINE)
+    assert rows == [(setting.key, setting.default, setting.about) for setting in SETTINGS]
+
+
+def test_options_named_in_the_guide_exist() -> None:
+    known = {
+        option for command in images.commands.values() for parameter in command.params for option in parameter.opts
+    }
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", GUIDE)) <= known
+
+
+def test_the_crontab_line_is_one_that_cron_would_run() -> None:
+    lines = (EXAMPLES / "image-sync.cron").read_text().splitlines()
+    (job,) = [line for line in lines if line and line[0].isdigit()]
+    assert re.fullmatch(r"30 2 \* \* \* \w+ image-sync --config \S+ >/dev/null", job)
+
+
+def test_the_units_hold_what_systemd_expects() -> None:
+    service = (EXAMPLES / "image-sync.service").read_text()
+    timer = (EXAMPLES / "image-sync.timer").read_text()
+    for text, sections in ((service, ["Unit", "Service"]), (timer, ["Unit", "Timer", "Install"])):
+        assert re.findall(r"^\[(\w+)\]$", text, re.MULTILINE) == sections
+        body = [line for line in text.splitlines() if line and line[0] not in "#["]
+        assert all(re.fullmatch(r"[A-Z]\w+=\S.*", line) for line in body)
+    assert "Type=oneshot" in service
+
+
+def test_the_help_is_quick_because_it_loads_no_ssh() -> None:
+    script = (
+        "import sys; import windlass.images.command; print(sorted({'asyncssh', 'rich', 'anyio'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
