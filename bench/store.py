@@ -25,7 +25,7 @@ VALUE = os.urandom(300)
 
 
 def main() -> None:
-    rows = [
+    rows: list[tuple[str, Callable[[], float], Callable[[], float]]] = [
         ("1 client, a commit each", lambda: raw(SEQUENTIAL, 1), lambda: ours_with_clients(SEQUENTIAL, 1)),
         (
             f"{CLIENTS} clients, a commit each",
