@@ -4,6 +4,7 @@ import json
 import os
 import select
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -174,18 +175,18 @@ def test_egpu_from_create_to_cleanup(server: RealServer, tmp_path: Path) -> None
 
 
 def test_a_watched_list_prints_a_line_per_change(server: RealServer) -> None:
-    watcher = server.popen("watch")
+    watcher = server.popen("get", "jobs", "-o", "name", "--watch")
     assert watcher.stdout is not None
-    seen = ""
-    for number in range(50):  # the first change after the watcher has subscribed will do
-        server.windlass("run", "--name", f"seen-{number}", "--", "true")
-        ready, _, _ = select.select([watcher.stdout], [], [], 0.2)
-        if ready:
-            seen = watcher.stdout.readline()
-            break
+    deadline = time.monotonic() + 60
+    while not select.select([watcher.stdout], [], [], 0)[0] and time.monotonic() < deadline:
+        server.windlass("run", "--", "true")  # a first one, so that there is a list to wait for
+    server.windlass("run", "--name", "seen", "--", "true")
+    lines = []
+    while lines.count("job/seen") < 2 and time.monotonic() < deadline:
+        lines.append(watcher.stdout.readline().strip())
     watcher.send_signal(signal.SIGINT)
     watcher.communicate(timeout=60)
-    assert seen.startswith("seen-")
+    assert lines.count("job/seen") >= 2, "one line for each of its states"
     assert watcher.returncode == exits.INTERRUPTED
 
 

@@ -32,6 +32,8 @@ class Announcer:
         self._is_shown = is_shown
         self._hushed = threading.Event()
         self._is_still = False
+        self._drawing = threading.RLock()
+        """Re-entrant: the signal handler that asks for silence may have interrupted the one who did."""
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> "Announcer":
@@ -47,15 +49,17 @@ class Announcer:
         """Safe to call often and from a signal handler; the first call clears the line."""
         if self._thread is None or self._hushed.is_set():
             return
-        self._hushed.set()
-        _write(CLEAR)
+        with self._drawing:
+            self._hushed.set()
+            _write(CLEAR)
 
     @contextmanager
     def still(self) -> Iterator[None]:
         """Nothing is drawn meanwhile."""
-        if self._thread is not None and not self._hushed.is_set():
-            _write(CLEAR)
-        self._is_still = True
+        with self._drawing:
+            self._is_still = True
+            if self._thread is not None and not self._hushed.is_set():
+                _write(CLEAR)
         try:
             yield
         finally:
@@ -79,8 +83,9 @@ class Announcer:
             client.close()
 
     def _draw(self, text: str) -> None:
-        if not self._hushed.is_set() and not self._is_still:
-            _write(CLEAR + clean(text)[: shutil.get_terminal_size().columns - 1])
+        with self._drawing:
+            if not self._hushed.is_set() and not self._is_still:
+                _write(CLEAR + clean(text)[: shutil.get_terminal_size().columns - 1])
 
 
 def _write(text: str) -> None:

@@ -10,6 +10,7 @@ from windlass.cli.render.table import pill
 from windlass.cli.render.values import STATE_COLOUR, detail, name_of, ran, state_of
 from windlass.client.client import BEGINNING, Client
 from windlass.client.documents import Manifest
+from windlass.core.errors import NotFound
 
 
 def follow_to_end(client: Client, job: Manifest, *, is_quiet: bool = False) -> int:
@@ -42,7 +43,10 @@ def summary(job: Manifest, now: float) -> str:
 def _print_until_over(client: Client, uid: str, announcer: Announcer) -> Manifest:
     """The server's stream goes on over retries and ends with the job."""
     writer = LogWriter()
-    for line in client.logs(uid, follow=True, after=BEGINNING):
-        announcer.hush()
-        writer.write(line)
-    return client.job(uid)
+    try:
+        for line in client.logs(uid, follow=True, after=BEGINNING):
+            announcer.hush()
+            writer.write(line)
+        return client.job(uid)
+    except NotFound as exc:
+        raise NotFound("the job was deleted by somebody else", code="deleted", hint="its output ends here") from exc

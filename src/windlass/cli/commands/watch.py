@@ -1,7 +1,7 @@
 """`windlass watch`: changes as they happen. On a terminal the list is redrawn in place; elsewhere every change is a line."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
@@ -12,7 +12,7 @@ from windlass.cli.follow import summary
 from windlass.cli.names import job_argument
 from windlass.cli.output import is_coloured, is_terminal, note, say, width
 from windlass.cli.render import lists, table
-from windlass.cli.render.values import clock_time, first_line, is_over
+from windlass.cli.render.values import clock_time, first_line, is_over, state_of
 from windlass.client.client import Client
 from windlass.client.documents import Happening, Manifest
 
@@ -45,12 +45,9 @@ def watch_one(client: Client, job: Manifest) -> None:
 
 
 def print_changes(client: Client, names: Iterable[str], form: str, *, kind: str | None = None) -> None:
-    """A line, or a JSON document, per change. It ends by Ctrl-C only."""
+    """A line, or a JSON document, per change from now on. It ends by Ctrl-C only."""
     wanted, columns = set(names), list[int]()
-    for job in client.changes():
-        if job is None:
-            note("some changes were missed")
-            continue
+    for job in _changed(client):
         if (wanted and job["metadata"].get("name") not in wanted) or (kind and job["kind"] != kind):
             continue
         if form in {"json", "yaml"}:
@@ -60,6 +57,21 @@ def print_changes(client: Client, names: Iterable[str], form: str, *, kind: str 
         else:
             row = lists.job_row(job, time.time(), is_wide=form == "wide")
             say(table.stream_line(row, columns, is_coloured=is_coloured(), width=width()))
+
+
+def _changed(client: Client) -> Iterator[Manifest]:
+    """Each change once, also those that were missed while nobody listened: then the list is read again and compared."""
+    page = client.page(limit=ROWS_MAX)
+    seen = {job["metadata"]["uid"]: _mark(job) for job in page["items"]}
+    for change in client.changes(after=page["revision"]):
+        for job in [change] if change else reversed(client.page(limit=ROWS_MAX)["items"]):
+            if seen.get(job["metadata"]["uid"]) != _mark(job):
+                seen[job["metadata"]["uid"]] = _mark(job)
+                yield job
+
+
+def _mark(job: Manifest) -> tuple[object, ...]:
+    return state_of(job), job["status"].get("attempt"), job["status"].get("progress"), job["status"].get("finishedAt")
 
 
 def _watch_screen(client: Client) -> None:
