@@ -1,7 +1,7 @@
 """What every verb shares: the connection's options, the client made from them, and words after `--` kept apart."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -26,11 +26,27 @@ class CommandWithWords(Command):
     """`verb [options] ARGS… -- WORDS…`: what follows the dashes is somebody else's and is not looked at."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if "--" in args and not ctx.resilient_parsing:
+        if ctx.resilient_parsing:
+            return super().parse_args(ctx, args)
+        has_dashes = "--" in args
+        if has_dashes:
             cut = args.index("--")
             ctx.meta[AFTER_DASHES] = tuple(args[cut + 1 :])
             args = args[:cut]
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except (click.NoSuchOption, click.BadOptionUsage) as exc:
+            if has_dashes:
+                raise
+            words = f"{exc.format_message().rstrip('.')}; if it belongs to the command, put `--` before the command"
+            raise click.UsageError(words, ctx) from exc
+
+
+def refuse_words(ctx: click.Context, kept: Sequence[str], words: Sequence[str]) -> None:
+    """A command without its dashes would lose its own options to us, so it is not taken at all."""
+    if words:
+        line = " ".join([ctx.command_path, *kept, "--", *words])
+        raise click.UsageError(f"the command comes after `--`: {line}", ctx)
 
 
 def words_after_dashes(ctx: click.Context) -> tuple[str, ...] | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from windlass.cli.command import CommandWithWords, client_of, words_after_dashes
+from windlass.cli.command import CommandWithWords, client_of, refuse_words, words_after_dashes
 from windlass.cli.follow import follow_to_end
 from windlass.cli.output import is_terminal, note, say
 from windlass.cli.parameters import Duration, Pair, read_env_file
@@ -17,7 +17,7 @@ from windlass.client.documents import Document, Manifest
 
 
 @click.command(cls=CommandWithWords, options_metavar="[OPTIONS]")
-@click.argument("words", metavar="[IMAGE] [--] [COMMAND]...", nargs=-1)
+@click.argument("words", metavar="[IMAGE] [-- COMMAND...]", nargs=-1)
 @click.option("--name", help="A name of your choice; else the server makes one up.")
 @click.option("--cpu", metavar="CORES", help="Cores, such as 2, 0.5 or 500m.  [default: 1]")
 @click.option("--memory", metavar="SIZE", help="Memory, such as 512Mi or 4Gi.  [default: 512Mi]")
@@ -81,17 +81,15 @@ def _see_through(client: Client, job: Manifest, *, is_interactive: bool, is_quie
 
 
 def _split(ctx: click.Context, words: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
-    """`IMAGE -- CMD`, `-- CMD`, `IMAGE CMD`, `IMAGE`."""
+    """`IMAGE -- CMD`, `-- CMD`, `IMAGE`."""
     after = words_after_dashes(ctx)
-    if after is not None:
-        if len(words) > 1:
-            raise click.UsageError(f"only the image stands before `--`, and {words[1]!r} follows it", ctx)
-        if not words and not after:
-            raise click.UsageError("what is to be run?", ctx)
-        return (words[0] if words else None), after
-    if not words:
+    if after is None:
+        refuse_words(ctx, words[:1], words[1:])
+    if len(words) > 1:
+        raise click.UsageError(f"only the image stands before `--`, and {words[1]!r} follows it", ctx)
+    if not words and not after:
         raise click.UsageError("give an image, or a command after `--`", ctx)
-    return words[0], words[1:]
+    return (words[0] if words else None), after or ()
 
 
 def _manifest(

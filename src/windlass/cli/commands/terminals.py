@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from windlass.cli.command import Command, CommandWithWords, client_of, words_after_dashes
+from windlass.cli.command import Command, CommandWithWords, client_of, refuse_words, words_after_dashes
 from windlass.cli.names import job_argument
 from windlass.cli.output import note
 from windlass.client.client import Client
@@ -25,7 +25,7 @@ def attach(ctx: click.Context, job: str) -> None:
 
 @click.command("exec", cls=CommandWithWords)
 @job_argument()
-@click.argument("words", metavar="[--] COMMAND...", nargs=-1)
+@click.argument("words", metavar="-- COMMAND...", nargs=-1)
 @click.option("-i", "--interactive", is_flag=True, help="Connect your keyboard.")
 @click.option("-t", "--tty", is_flag=True, help="Give it a terminal.")
 @click.pass_context
@@ -33,7 +33,8 @@ def execute(ctx: click.Context, job: str, words: tuple[str, ...], interactive: b
     """Run COMMAND inside the running container of JOB; its exit code is returned."""
     from windlass.cli.terminal import converse
 
-    command = words + (words_after_dashes(ctx) or ())
+    refuse_words(ctx, [job], words)
+    command = words_after_dashes(ctx)
     if not command:
         raise click.UsageError("which command? `windlass exec JOB -- COMMAND`", ctx)
     with client_of(ctx).execute(job, command, tty=tty) as terminal:
