@@ -1,5 +1,3 @@
-import os
-import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,9 +18,11 @@ def node() -> Iterator[Node]:
 
 def _end(node: Node) -> None:
     assert node.stop() == 0
+    assert until(10, lambda: not _has_executor(node))
+
+
+def _has_executor(node: Node) -> bool:
     try:
-        pid = node.executor()
+        return is_alive(node.executor())
     except (LookupError, FileNotFoundError):
-        return
-    os.kill(pid, signal.SIGKILL)
-    assert until(10, lambda: not is_alive(pid))
+        return False

@@ -1,5 +1,6 @@
 """Whoever is killed, at whatever moment: no process is lost, none runs twice, no exit code is lost."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -24,6 +25,7 @@ from tests.process.nodes import (
     output,
 )
 from windlass.adapters.runtime.process import doors
+from windlass.core.errors import Unavailable
 from windlass.core.model.ids import Millis, RunId
 from windlass.ports.runtime import Phase
 
@@ -344,3 +346,64 @@ async def test_a_removed_socket_comes_back_and_a_removed_directory_ends_the_exec
 def _start_impatient(node: Node) -> None:
     command = [sys.executable, "-c", IMPATIENT, str(node.directory)]
     assert subprocess.run(command, timeout=30, check=False).returncode == 0
+
+
+async def test_a_hung_executor_is_said_to_be_unavailable_and_its_runs_go_on(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with node.runtime() as runtime:
+        await launch(runtime, "r-1", "sh", "-c", UNTIL_TOLD)
+        executor = node.executor()
+        monkeypatch.setattr(sys.modules["windlass.adapters.runtime.process.link"], "_PATIENCE_SECONDS", 0.3)
+        os.kill(executor, signal.SIGSTOP)
+        try:
+            with pytest.raises(Unavailable):
+                await runtime.observe(RunId("r-1"))
+            async with node.runtime() as second:
+                with pytest.raises(Unavailable):
+                    await second.observe_all()
+            (node.volume / "go").touch()
+            await eventually(lambda: "exit" in node.journal("r-1"))
+        finally:
+            os.kill(executor, signal.SIGCONT)
+        assert (await finish(runtime, "r-1")).exit_code == 5
+
+
+async def test_requests_cancelled_at_any_moment_do_not_disturb_the_others(node: Node) -> None:
+    async with node.runtime() as runtime:
+        await launch(runtime, "r-1", "sleep", "60")
+        for delay in range(30):
+            with anyio.move_on_after(delay / 10_000):
+                await runtime.observe_all()
+        assert [seen.run for seen in await runtime.observe_all()] == ["r-1"]
+        await runtime.remove(RunId("r-1"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk takes root")
+async def test_a_full_disk_refuses_starts_and_loses_no_exit_code(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(disk)], check=True)
+    node = Node(disk / "node")
+    try:
+        async with node.runtime() as runtime:
+            await launch(runtime, "r-1", "sh", "-c", UNTIL_TOLD)
+            await runtime.create(an_assignment("r-2", "echo", "hello"))
+            filler = os.open(disk / "filler", os.O_WRONLY | os.O_CREAT)
+            with contextlib.suppress(OSError):
+                while os.write(filler, bytes(4096)):
+                    pass
+            os.close(filler)
+            with pytest.raises(Unavailable):
+                await runtime.create(an_assignment("r-3", "true", env=(("LONG", "x" * 5000),)))
+            pid = (await runtime.observe(RunId("r-1"))).pid
+            os.mkfifo(node.volume / "go")  # takes no room
+            assert pid is not None
+            await eventually(lambda: not is_alive(pid))
+            (disk / "filler").unlink()
+            assert (await finish(runtime, "r-1")).exit_code == 5
+            await runtime.start(RunId("r-2"))
+            assert (await finish(runtime, "r-2")).exit_code == 0
+    finally:
+        node.stop()
+        subprocess.run(["umount", "-l", str(disk)], check=True)

@@ -10,6 +10,8 @@ import os
 from collections.abc import Callable
 
 CONTROLLERS = ("memory", "cpu", "pids")
+_OPTIONAL = ("memory.swap.max", "memory.memsw.limit_in_bytes")
+"""Swap accounting is a kernel's choice; without the others there is no limit, and that must be said."""
 _PERIOD_US = 100_000
 _QUOTA_US_MIN = 1_000  # the kernel refuses less
 
@@ -44,7 +46,7 @@ class Group:
             self._make_directories()
         for controller, name, value in _settings(limits, is_v2=self._is_v2):
             path = f"{self._paths[controller]}/{name}"
-            if os.path.exists(path):  # swap accounting is optional in kernels
+            if name not in _OPTIONAL or os.path.exists(path):
                 _write(path, value)
 
     def _make_directories(self) -> None:

@@ -22,7 +22,7 @@ from windlass.ports.runtime import StartFailed
 
 log = structlog.get_logger(__name__)
 
-_PATIENCE_SECONDS = 10.0
+_PATIENCE_SECONDS = 30.0
 _PAUSE_SECONDS = 0.05
 _START_SECONDS = 20
 _CHUNK = 1 << 18
@@ -84,16 +84,15 @@ class Link:
         """For as long as the link is open."""
         self._tasks.start_soon(task)
 
-    async def ask(self, op: str, **fields: object) -> Record:
+    async def ask(self, op: str, *, more_seconds: float = 0, **fields: object) -> Record:
         """The executor's answer, by whichever executor there is. Raises what it refuses, and Unavailable when none answers."""
-        deadline = anyio.current_time() + _PATIENCE_SECONDS
-        while anyio.current_time() < deadline:
-            try:
-                answer = await self._ask_once(op, fields)
-            except (_Cut, OSError, anyio.ClosedResourceError, anyio.BrokenResourceError):
-                await anyio.sleep(_PAUSE_SECONDS)
-                continue
-            return _accept(answer)
+        with anyio.move_on_after(_PATIENCE_SECONDS + more_seconds):
+            while True:
+                try:
+                    stream = await self._connected()
+                    return _accept(await self._exchange(stream, op, fields))
+                except (_Cut, OSError, anyio.ClosedResourceError, anyio.BrokenResourceError):
+                    await anyio.sleep(_PAUSE_SECONDS)
         raise Unavailable("the executor of process runs does not answer", hint=f"see {self.directory}/executor.log")
 
     @contextmanager
@@ -111,31 +110,27 @@ class Link:
 
     async def call(self, **request: object) -> ByteStream:
         """A connection of its own that, once granted, carries a session."""
-        await self._connected()
+        await self.ask("hello")  # there is one now
         stream = await connect(self.directory, sockets.EXECUTOR)
         try:
-            await stream.send(_line({"id": 0, "owner": self.owner, **request}))
-            _accept(json.loads(await _first_line(stream)))
+            with anyio.fail_after(_PATIENCE_SECONDS):
+                await stream.send(_line({"id": 0, "owner": self.owner, **request}))
+                _accept(json.loads(await _first_line(stream)))
         except BaseException as error:
             await anyio.aclose_forcefully(stream)
-            if isinstance(error, anyio.EndOfStream | anyio.BrokenResourceError):
+            if isinstance(error, anyio.EndOfStream | anyio.BrokenResourceError | TimeoutError):
                 raise Unavailable("the executor went away") from error
             raise
         return stream
 
     # --- one connection
 
-    async def _ask_once(self, op: str, fields: Mapping[str, object]) -> Record:
-        stream = await self._connected()
-        return await self._exchange(stream, op, fields)
-
     async def _exchange(self, stream: ByteStream, op: str, fields: Mapping[str, object]) -> Record:
         self._count += 1
         number, answer = self._count, Answer()
         self._pending[number] = answer
         try:
-            async with self._sending:
-                await stream.send(_line({"id": number, "op": op, "owner": self.owner, **fields}))
+            await self._send(stream, _line({"id": number, "op": op, "owner": self.owner, **fields}))
             record = await answer.wait()
         finally:
             self._pending.pop(number, None)
@@ -143,19 +138,36 @@ class Link:
             raise _Cut
         return record
 
+    async def _send(self, stream: ByteStream, line: bytes) -> None:
+        """A line is sent whole, also when its sender is cancelled: the next one would be taken for its rest."""
+        async with self._sending:
+            try:
+                with anyio.fail_after(_PATIENCE_SECONDS, shield=True):
+                    await stream.send(line)
+            except TimeoutError:
+                await anyio.aclose_forcefully(stream)
+                raise
+
     async def _connected(self) -> ByteStream:
         async with self._connecting:
             if self._stream is None:
                 stream = await self._connect()
                 self._tasks.start_soon(self._read, stream)
-                hello = _accept(await self._exchange(stream, "hello", {}))
-                if hello.get("protocol") != PROTOCOL:
-                    # Another version's. Its runs do not depend on it: it goes, and ours adopts them.
-                    await self._exchange(stream, "quit", {"retire": True})
-                    raise _Cut
-                self.no_limits = text(hello, "no_limits")
+                try:
+                    await self._greet(stream)
+                except BaseException:
+                    await anyio.aclose_forcefully(stream)
+                    raise
                 self._stream = stream
             return self._stream
+
+    async def _greet(self, stream: ByteStream) -> None:
+        hello = _accept(await self._exchange(stream, "hello", {}))
+        if hello.get("protocol") != PROTOCOL:
+            # Another version's. Its runs do not depend on it: it goes, and ours adopts them.
+            await self._exchange(stream, "quit", {"retire": True})
+            raise _Cut
+        self.no_limits = text(hello, "no_limits")
 
     async def _connect(self) -> ByteStream:
         try:

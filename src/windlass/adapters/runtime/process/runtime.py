@@ -134,7 +134,7 @@ class ProcessRuntime:
             await anyio.sleep(_WAIT_SECONDS)
 
     async def stop(self, run: RunId, *, grace_ms: Millis) -> None:
-        await self._link.ask("stop", run=run, grace_ms=grace_ms)
+        await self._link.ask("stop", run=run, grace_ms=grace_ms, more_seconds=grace_ms / 1000)
 
     async def logs(self, run: RunId, *, after: LogPosition) -> AsyncIterator[LogLine]:
         with suppress(NotFound):

@@ -20,6 +20,7 @@ class Session:
         self._stream = stream
         self._sending = anyio.Lock()
         self._exit_code: int | None = None
+        self._is_torn = False
 
     async def send(self, data: bytes) -> None:
         for start in range(0, len(data), _CHUNK):
@@ -49,10 +50,14 @@ class Session:
 
     async def _send(self, kind: int, data: bytes = b"") -> None:
         async with self._sending:
+            if self._is_torn:
+                raise Conflict("the session is over")
+            self._is_torn = True  # cancelled half-way, the next frame would be taken for the rest of this one
             try:
                 await self._stream.send(frames.encode(kind, data))
             except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
                 raise Conflict("the session is over") from error
+            self._is_torn = False
 
 
 class Attached:
