@@ -5,14 +5,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
 
-from bench.report import Figure, at_least
 from tests.e2e.server import WindlassServer
 from tests.parts.ports import free_port
 from tests.parts.waiting import wait_for
+
+from bench.report import Figure, at_least
 
 CLIENTS = 64
 REQUESTS = 12_000
