@@ -171,3 +171,12 @@ def test_an_address_that_is_taken_is_named() -> None:
         with pytest.raises(Unavailable, match="cannot listen on"):
             listen("127.0.0.1", first.getsockname()[1])
     assert isinstance(first, sockets.socket)
+
+
+def test_small_answers_are_not_held_back() -> None:
+    with listen("127.0.0.1", 0) as listener, sockets.create_connection(listener.getsockname()):
+        listener.setblocking(True)
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.proto == sockets.IPPROTO_TCP
+            assert accepted.getsockopt(sockets.IPPROTO_TCP, sockets.TCP_NODELAY)

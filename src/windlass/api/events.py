@@ -12,8 +12,8 @@ from windlass.api.answers import answer, manifest_of
 from windlass.api.context import Context, Here, Reader
 from windlass.api.following import followed
 from windlass.api.jobs import Ref
-from windlass.api.openapi import REFUSALS
-from windlass.api.sse import MEDIA_TYPE, Emit, EventStream, frame
+from windlass.api.openapi import REFUSALS, event_stream
+from windlass.api.sse import Emit, EventStream, frame
 from windlass.core.errors import Invalid
 from windlass.core.model.ids import TenantId
 from windlass.core.model.views import JobView
@@ -23,9 +23,12 @@ from windlass.wire.render import event_document
 router = APIRouter(prefix="/api/v1", tags=["events"], responses=REFUSALS)
 
 _REVISION_MAX: Final = 10**18
-_STREAM: dict[str, Any] = {MEDIA_TYPE: {"schema": {"type": "string"}}}
-_LIST_OR_STREAM: dict[int | str, dict[str, Any]] = {200: {"description": "A list, or events.", "content": _STREAM}}
-_ONLY_STREAM: dict[int | str, dict[str, Any]] = {200: {"description": "Events `job` and `reset`.", "content": _STREAM}}
+_LIST_OR_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {"description": "A list, or events.", "content": event_stream("event")}
+}
+_ONLY_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {"description": "Events `job` and `reset`.", "content": event_stream("job", "reset")}
+}
 LastEventId = Annotated[str | None, Header(max_length=18)]
 
 

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from windlass.api.context import Context, Here, Reader
 from windlass.api.following import followed
 from windlass.api.jobs import Ref
-from windlass.api.openapi import REFUSALS
+from windlass.api.openapi import REFUSALS, event_stream
 from windlass.api.sse import MEDIA_TYPE, Emit, EventStream, StreamingAnswer, frame
 from windlass.core.errors import Invalid, NotFound
 from windlass.core.model.run import Run
@@ -33,7 +33,7 @@ _ID_DIGITS_MAX: Final = 18
 _ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Events `line` and, at the end, `end`; or plain text.",
-        "content": {MEDIA_TYPE: {"schema": {"type": "string"}}, "text/plain": {"schema": {"type": "string"}}},
+        "content": event_stream("line", "end") | {"text/plain": {"schema": {"type": "string"}}},
     }
 }
 

@@ -56,6 +56,20 @@ def json_body(model: type[BaseModel], *, takes_yaml: bool = False, is_required: 
     return {"requestBody": {"required": is_required, "content": content}}
 
 
+def event_stream(*events: str) -> dict[str, Any]:
+    """The content of a `text/event-stream` answer; `data` is JSON."""
+    event = {
+        "type": "object",
+        "required": ["event", "data"],
+        "properties": {
+            "event": {"type": "string", "enum": [*events, "error"]},
+            "id": {"type": "string", "pattern": "^[0-9]+$"},
+            "data": {"type": "string", "contentMediaType": "application/json"},
+        },
+    }
+    return {"text/event-stream": {"schema": event}}
+
+
 def manifest_body() -> dict[str, Any]:
     return json_body(JobDocument, takes_yaml=True)
 

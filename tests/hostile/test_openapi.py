@@ -1,0 +1,85 @@
+"""The OpenAPI document is true: whatever is generated from it, and against it, gets an answer it describes, and never a 500."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+import schemathesis
+from anyio.from_thread import start_blocking_portal
+from hypothesis import HealthCheck, settings
+from schemathesis import checks
+
+from tests.api.home import manifest
+from tests.api.live import LiveHome, live_home
+from windlass.api.context import ApiLimits
+
+CHECKS = [
+    checks.not_a_server_error,
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_headers_conformance,
+    checks.response_schema_conformance,
+    checks.negative_data_rejection,
+    checks.unsupported_method,
+    checks.missing_required_header,
+]
+AGAIN = [check for check in CHECKS if check is not checks.negative_data_rejection]
+ENDLESS = "/api/v1/events"
+"""Follows for ever by its nature; its refusals are shown in `tests/api`."""
+FINISHED = "finished"
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[LiveHome]:
+    with start_blocking_portal("asyncio") as portal:
+        with portal.wrap_async_context_manager(live_home(limits=ApiLimits(upload_bytes_max=1 << 20))) as home:
+            portal.call(_prepare, home)
+            yield home
+
+
+@pytest.fixture(scope="module")
+def described(live: LiveHome) -> Any:
+    loaded = schemathesis.openapi.from_dict(live.api.app.openapi())
+    loaded.config.update(base_url=live.url)
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[requests.Session]:
+    with requests.Session() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def bearer(live: LiveHome) -> dict[str, str]:
+    return live.api.bearer()
+
+
+schema = schemathesis.pytest.from_fixture("described").exclude(path=ENDLESS)
+
+
+@schema.parametrize()
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+def test_every_answer_is_one_that_is_described(
+    case: schemathesis.Case, session: requests.Session, bearer: dict[str, str]
+) -> None:
+    case.call_and_validate(checks=CHECKS, headers=bearer, session=session, timeout=20)
+    if _points_at_something(case):
+        case.call_and_validate(checks=AGAIN, headers=bearer, session=session, timeout=20)
+
+
+def _points_at_something(case: schemathesis.Case) -> bool:
+    """Turned into the same request about a job that exists: random names find nothing."""
+    parameters = case.path_parameters
+    if not isinstance(parameters, dict) or not parameters:
+        return False
+    for name in parameters:
+        parameters[name] = f"artifacts-{FINISHED}" if "/volumes/{name}" in case.operation.path else FINISHED
+    return True
+
+
+async def _prepare(home: LiveHome) -> None:
+    made = await home.api.submit(*("do", "print hello", "warn oh", "write a.txt x"), name=FINISHED)
+    await home.api.until(made["metadata"]["uid"])
+    await home.api.client.post("/api/v1/jobs", json=manifest("true", name="held", suspend=True))
