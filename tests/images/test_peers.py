@@ -104,6 +104,35 @@ async def test_docker_and_containerd_serve_each_other(
     assert in_prefix(engine, prefix) == in_prefix(daemon, prefix)
 
 
+@pytest.mark.parametrize("kind", ["docker", "crictl"])
+async def test_nodes_that_have_the_content_under_other_names_get_the_names_alone(
+    kind: str, lab: Lab, run_sync: Any, tmp_path: Path
+) -> None:
+    one, two, three = lab.docker(3) if kind == "docker" else [*lab.containerd(2), *lab.docker(1)]
+    prefix = lab.repository()
+    layer = content(400_000)
+    left, right = (lab.push(f"{prefix}{name}", "1", layer) for name in ("left", "right"))
+    assert one.ssh.run(kind, "pull", left).returncode == 0
+    assert two.ssh.run(kind, "pull", right).returncode == 0
+    report = await run_sync(lab.config([one, two, three], prefix, tmp_path, peers="only"))
+    assert report.exit_code == 0, report.results
+    assert set(in_prefix(one, prefix)) == set(in_prefix(two, prefix)) == set(in_prefix(three, prefix)) == {left, right}
+    assert len({image_id for node in (one, two, three) for image_id in in_prefix(node, prefix).values()}) == 1
+    received = {node: counts["received"] for node, counts in report.traffic.items() if counts["received"]}
+    assert list(received) == [three.name], "the first two needed no bytes"
+
+
+async def test_an_untagged_image_goes_by_its_id(lab: Lab, run_sync: Any, tmp_path: Path) -> None:
+    one, two, three = lab.docker(3)
+    prefix = lab.repository()
+    image_id, manifest = making.push(lab.registry.address, f"{prefix}bare", ["x"], [content()])
+    by_digest = f"{lab.registry.address}/{prefix}bare@{manifest}"
+    pull(one, by_digest)
+    report = await run_sync(lab.config([one, two, three], prefix, tmp_path, peers="only", peer_fanout=1))
+    assert report.exit_code == 0, report.results
+    assert all(node.ssh.run("docker", "image", "inspect", image_id).returncode == 0 for node in (two, three))
+
+
 async def test_what_the_registry_denies_is_not_handed_out_by_a_peer(lab: Lab, run_sync: Any, tmp_path: Path) -> None:
     (one,) = lab.docker(1)
     prefix = lab.repository()
@@ -121,6 +150,19 @@ async def test_what_the_registry_denies_is_not_handed_out_by_a_peer(lab: Lab, ru
     report = await run_sync(lab.config([one, denied], prefix, tmp_path / "l"))
     assert report.exit_code == 3
     assert not loaded.exists()
+
+
+async def test_a_sender_passes_on_no_name_that_nobody_asked_for(lab: Lab, run_sync: Any, tmp_path: Path) -> None:
+    one, two = lab.docker(2)
+    prefix = lab.repository()
+    wanted = lab.push(f"{prefix}app", "1", content())
+    private = f"{lab.registry.address}/private-{prefix}app:secret"
+    pull(one, wanted)
+    assert one.ssh.run("docker", "tag", wanted, private).returncode == 0
+    report = await run_sync(lab.config([one, two], prefix, tmp_path, peers="only"))
+    assert report.exit_code == 0
+    assert wanted in two.ids()
+    assert private not in two.ids()
 
 
 async def test_without_a_registry_a_moved_tag_is_left_alone_until_somebody_says_which_counts(

@@ -21,6 +21,9 @@ from windlass.images.ssh import Argv
 class Export(Protocol):
     """An image on the sending node."""
 
+    saved: tuple[Reference, ...]
+    """The names that the stream carries; empty when it goes by id."""
+
     def save(self) -> Argv: ...
 
     async def members_held(self, receiver: Node, inventory: Inventory) -> frozenset[str]:
@@ -37,29 +40,64 @@ class Import(Struct, frozen=True, kw_only=True):
 
 
 async def export_from(node: Node, image: Image, names: Sequence[Reference], settings: Settings) -> Export:
+    """Under those of `names` that the sender itself has; else under another tag of its, which goes again on arrival."""
+    tags = tuple(name for name in names if name in image.tags)
+    saved = tags or tuple(name for name in names if name in image.digests) or image.tags[:1]
     engine = await _engine(node, settings)
     if isinstance(engine, Ctr):
-        return await _ContainerdExport.prepare(node, engine, image, names)
+        return await _ContainerdExport.prepare(node, engine, image, saved)
     if isinstance(engine, Docker):
-        return _DockerExport(node, image, names)
-    return _PodmanExport(image, names)
+        return _DockerExport(node, image, tags or image.tags[:1], settings)
+    return _PodmanExport(image, tags or image.tags[:1])
 
 
-async def import_to(node: Node, image: Image, names: Sequence[Reference], has: Inventory, settings: Settings) -> Import:
+async def import_to(
+    node: Node, image: Image, names: Sequence[Reference], export: Export, has: Inventory, settings: Settings
+) -> Import:
+    """`image` as the sender has it; `names` as they are wanted here."""
     engine = await _engine(node, settings)
+    had = {name for one in has.images for name in (*one.tags, *one.digests)}
+    stray = [name for name in export.saved if name not in names and name not in had]
     if isinstance(engine, Ctr):
-        had = has.by_name()
-        digests = {digest.repository: digest for digest in image.digests}
-        aliases = [(name, digests[name.repository]) for name in names if name.tag and name.repository in digests]
         return Import(
             load=engine.ctr("images", "import", "-"),
-            # CRI shows a repository digest only for an image that has such a name.
-            then=tuple(engine.ctr("images", "tag", "--force", str(tag), str(digest)) for tag, digest in aliases),
+            then=(*_ctr_names(engine, image, names, export.saved), *(_ctr_rm(engine, name) for name in stray)),
             # ctr names an image before it unpacks it: a failed import must not leave a name without layers.
-            undo=tuple(engine.ctr("images", "rm", str(name)) for name in names if name not in had),
+            undo=tuple(_ctr_rm(engine, name) for name in export.saved if name not in had),
         )
     kind = "docker" if isinstance(engine, Docker) else "podman"
-    return Import(load=(kind, "load"))
+    lacking = [name for name in names if name.tag and name not in export.saved]
+    return Import(
+        load=(kind, "load"),
+        then=(
+            *((kind, "tag", image.id, str(name)) for name in lacking),
+            *((kind, "rmi", str(name)) for name in stray),
+        ),
+    )
+
+
+async def naming(node: Node, image: Image, name: Reference, settings: Settings) -> Argv:
+    """The node has the content already: one more name for it is all there is to do."""
+    engine = await _engine(node, settings)
+    if isinstance(engine, Ctr):
+        known = next(iter((*image.tags, *image.digests)), None)
+        if known is None:
+            raise NodeError("peer.unnamed", "ctr has no name for the image to tag from", where=node.name)
+        return engine.ctr("images", "tag", "--force", str(known), str(name))
+    return ("docker" if isinstance(engine, Docker) else "podman", "tag", image.id, str(name))
+
+
+def _ctr_names(engine: Ctr, image: Image, names: Sequence[Reference], saved: Sequence[Reference]) -> list[Argv]:
+    """Wanted tags that the stream did not carry, and the digest names: CRI shows a digest only where it is a name."""
+    digests = {digest.repository: digest for digest in image.digests}
+    aliases = [name for name in names if name not in saved]
+    aliases += [digests[name.repository] for name in names if name.tag and name.repository in digests]
+    known = next(iter(saved), None)
+    return [engine.ctr("images", "tag", "--force", str(known), str(name)) for name in aliases] if known else []
+
+
+def _ctr_rm(engine: Ctr, name: Reference) -> Argv:
+    return engine.ctr("images", "rm", str(name))
 
 
 async def _engine(node: Node, settings: Settings) -> "Ctr | Docker | Podman":
@@ -81,15 +119,15 @@ class _SavedManifest(Struct, frozen=True):
 
 
 class _DockerExport:
-    def __init__(self, node: Node, image: Image, names: Sequence[Reference]) -> None:
+    def __init__(self, node: Node, image: Image, saved: tuple[Reference, ...], settings: Settings) -> None:
+        self.saved = saved
         self._node = node
         self._image = image
-        self._names = names
+        self._settings = settings
         self._members: tuple[str, ...] | None = None
 
     def save(self) -> Argv:
-        tags = [str(name) for name in self._names if name.tag]
-        return ("docker", "save", *(tags or [self._image.id]))
+        return ("docker", "save", *(map(str, self.saved) if self.saved else (self._image.id,)))
 
     async def members_held(self, receiver: Node, inventory: Inventory) -> frozenset[str]:
         if not isinstance(receiver.runtime, Docker):
@@ -104,7 +142,8 @@ class _DockerExport:
         """Which member holds which layer stands in the stream's manifest; read on the node, it does not travel."""
         if self._members is None:
             stages: tuple[Argv, ...] = (self.save(), ("tar", "-xOf", "-", "manifest.json"))
-            finished = await self._node.shell.run(*stages, timeout_seconds=600, stdout_max=1 << 20)
+            late = self._settings.timeout_seconds
+            finished = await self._node.shell.run(*stages, timeout_seconds=late, stdout_max=1 << 20)
             if finished.exit != 0:
                 raise NodeError("peer.export", f"docker save failed: {finished.stderr}", where=self._node.name)
             raw = finished.stdout.replace(b'"Layers"', b'"layers"', 1)
@@ -116,26 +155,25 @@ class _DockerExport:
 
 
 class _ContainerdExport:
-    def __init__(self, engine: Ctr, image: Image, names: Sequence[Reference], layers: tuple[str, ...]) -> None:
+    def __init__(self, engine: Ctr, saved: tuple[Reference, ...], layers: tuple[str, ...]) -> None:
+        self.saved = saved
         self._engine = engine
-        self._image = image
-        self._names = names
         self._layers = layers
 
     @classmethod
-    async def prepare(cls, node: Node, engine: Ctr, image: Image, names: Sequence[Reference]) -> "_ContainerdExport":
+    async def prepare(cls, node: Node, engine: Ctr, image: Image, saved: tuple[Reference, ...]) -> "_ContainerdExport":
         """CRI may have thrown the compressed layers away after unpacking; then this node cannot send."""
         blobs = await engine.content()
         manifest = next((blob for blob in blobs.values() if blob.config == image.id), None)
         layers = manifest.layers if manifest else ()
-        if not layers or any(layer not in blobs for layer in layers):
-            what = "its content store no longer has the image's layers"
+        if not saved or not layers or any(layer not in blobs for layer in layers):
+            what = "its content store no longer has the image's layers, or no name for it"
             step = "Set discard_unpacked_layers = false in containerd's CRI plugin"
             raise NodeError("peer.discarded", what, where=node.name, next_step=step)
-        return cls(engine, image, names, layers)
+        return cls(engine, saved, layers)
 
     def save(self) -> Argv:
-        return self._engine.ctr("images", "export", "-", *(str(name) for name in self._names))
+        return self._engine.ctr("images", "export", "-", *map(str, self.saved))
 
     async def members_held(self, receiver: Node, inventory: Inventory) -> frozenset[str]:
         if receiver.runtime.kind not in ("crictl", "ctr"):
@@ -145,14 +183,14 @@ class _ContainerdExport:
 
 
 class _PodmanExport:
-    def __init__(self, image: Image, names: Sequence[Reference]) -> None:
+    def __init__(self, image: Image, saved: tuple[Reference, ...]) -> None:
+        self.saved = saved
         self._image = image
-        self._names = names
 
     def save(self) -> Argv:
-        tags = [str(name) for name in self._names if name.tag]
-        several = ("-m",) if len(tags) > 1 else ()
-        return ("podman", "save", "--format", "docker-archive", *several, *(tags or [self._image.id]))
+        several = ("-m",) if len(self.saved) > 1 else ()
+        names = map(str, self.saved) if self.saved else (self._image.id,)
+        return ("podman", "save", "--format", "docker-archive", *several, *names)
 
     async def members_held(self, receiver: Node, inventory: Inventory) -> frozenset[str]:
         return frozenset()
