@@ -41,7 +41,9 @@ class ListQuery(BaseModel):
 
     state: list[State] = Field(default_factory=list, max_length=8)
     kind: Literal["Job", "EphemeralAccelerationJob"] | None = None
-    label: list[str] = Field(default_factory=list, max_length=16, description="key=value")
+    label: list[Annotated[str, Field(pattern="^[^=]+=[^=]*$")]] = Field(
+        default_factory=list, max_length=16, description="key=value"
+    )
     name: str = Field(default="", max_length=63, description="What the name begins with.")
     limit: int = Field(default=100, ge=1, le=1000)
     cursor: str = Field(default="", max_length=500)
@@ -196,9 +198,7 @@ def _job_query(tenant: TenantId, query: ListQuery) -> JobQuery:
 def _labels(pairs: list[str]) -> dict[str, str]:
     labels = {}
     for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals:
-            raise Invalid("a label filter is key=value", faults=[Fault("label", "expected key=value")])
+        key, _, value = pair.partition("=")
         labels[key] = value
     try:
         return read_labels(labels)

@@ -138,7 +138,11 @@ LostAfter = Annotated[
 ]
 Seconds = Annotated[int, Field(ge=0, le=SECONDS_MAX)]
 Image = Annotated[str, AfterValidator(names.read_image), Field(min_length=1, max_length=520)]
-ContainerPath = Annotated[str, AfterValidator(names.read_container_path), Field(max_length=names.PATH_BYTES_MAX)]
+ContainerPath = Annotated[
+    str,
+    AfterValidator(names.read_container_path),
+    Field(max_length=names.PATH_BYTES_MAX, json_schema_extra={"pattern": "^/"}),
+]
 
 
 def _check_in_artifacts(path: str) -> str:
@@ -148,6 +152,11 @@ def _check_in_artifacts(path: str) -> str:
 
 ArtifactPath = Annotated[str, AfterValidator(_check_in_artifacts), Field(min_length=1, max_length=names.PATH_BYTES_MAX)]
 Url = Annotated[str, AfterValidator(urls.read_url), Field(max_length=urls.URL_MAX, json_schema_extra={"format": "uri"})]
+
+
+def shared(value: Any) -> Any:
+    """A default that is one frozen object for all: pydantic would copy it deeply each time."""
+    return Field(default_factory=lambda: value)
 
 
 class Strict(BaseModel):
@@ -192,7 +201,7 @@ class JobSpecDocument(Strict):
     command: Command = Field(default_factory=list)
     env: Env = Field(default_factory=dict)
     workdir: ContainerPath | None = None
-    resources: ResourcesDocument = ResourcesDocument()
+    resources: ResourcesDocument = shared(ResourcesDocument())
     timeout_seconds: Annotated[int, Field(ge=1, le=SECONDS_MAX)] | None = None
     retries: Annotated[int, Field(ge=0, le=100)] = 0
     priority: Annotated[int, Field(ge=-100, le=100)] = 0
@@ -216,8 +225,8 @@ class JobSpecDocument(Strict):
     max_cost: Annotated[int, Field(ge=0, le=10**15)] | None = None
     """Micro-units."""
     model: Annotated[str, AfterValidator(names.read_model), Field(max_length=64)] = "resnet50"
-    input: InputDocument = InputDocument()
-    output: OutputDocument = OutputDocument()
+    input: InputDocument = shared(InputDocument())
+    output: OutputDocument = shared(OutputDocument())
 
 
 class JobDocument(Strict):
@@ -225,7 +234,7 @@ class JobDocument(Strict):
 
     api_version: Literal["windlass.dev/v1"]
     kind: Literal["Job", "EphemeralAccelerationJob"]
-    metadata: MetadataDocument = MetadataDocument()
+    metadata: MetadataDocument = shared(MetadataDocument())
     spec: JobSpecDocument
     status: Any = None
 

@@ -5,6 +5,7 @@ cut short and without control characters.
 """
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from windlass.core.distribution.reference import BadReference, parse_reference
@@ -41,8 +42,9 @@ def read_dns_label(text: str) -> str:
     return text
 
 
+@lru_cache(maxsize=1024)
 def read_image(text: str) -> str:
-    """As written; the reference grammar is `core.distribution`'s."""
+    """As written; the reference grammar is `core.distribution`'s. Few images are asked for often: they are remembered."""
     try:
         parse_reference(text)
     except BadReference as exc:
