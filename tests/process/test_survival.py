@@ -24,7 +24,7 @@ from tests.process.nodes import (
     marked,
     output,
 )
-from windlass.adapters.runtime.process import doors
+from windlass.adapters.runtime.process import doors, family, kernel
 from windlass.core.errors import Unavailable
 from windlass.core.model.ids import Millis, RunId
 from windlass.ports.runtime import Phase
@@ -407,3 +407,33 @@ async def test_a_full_disk_refuses_starts_and_loses_no_exit_code(tmp_path: Path)
     finally:
         node.stop()
         subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+async def test_a_daemon_without_any_mark_does_not_outlive_its_killed_shim(node: Node) -> None:
+    slips_away = "env -i setsid sh -c 'echo $$ > daemon; exec sleep 600' & until [ -s daemon ]; do sleep 0.02; done; exec sleep 600"
+    async with node.runtime() as runtime:
+        await launch(runtime, "r-1", "sh", "-c", slips_away)
+        await eventually(lambda: (node.volume / "daemon").exists() and bool((node.volume / "daemon").read_text()))
+        daemon = int((node.volume / "daemon").read_text())
+        assert daemon not in marked("r-1")
+        os.kill(node.shim_of("r-1"), signal.SIGKILL)
+        assert (await finish(runtime, "r-1")).exit_code == 137
+        assert not is_alive(daemon)
+
+
+@pytest.mark.parametrize("stale", ["another boot", "a pid that is somebody else's now"])
+async def test_a_strangers_process_is_not_taken_for_a_lost_runs(node: Node, stale: str) -> None:
+    """The journal names a pid; after a reboot, or long after, it belongs to somebody who has nothing to do with us."""
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as stranger:
+        async with node.runtime() as runtime:
+            await runtime.create(an_assignment("r-1", "true"))
+            os.kill(node.executor(), signal.SIGKILL)
+            ticks = family.start_ticks(stranger.pid)
+            running = {"shim": stranger.pid, "pid": stranger.pid, "started_wall": 1.5}
+            running |= {"pid_ticks": ticks, "boot": "another"} if stale == "another boot" else {"pid_ticks": ticks - 1}
+            running.setdefault("boot", kernel.boot_id())
+            with (node.directory / "runs/r-1/journal").open("a") as journal:
+                journal.write(f'{{"started": {{}}}}\n{json.dumps({"running": running})}\n')
+            assert (await finish(runtime, "r-1")).exit_code == 137
+            assert is_alive(stranger.pid)
+        stranger.kill()

@@ -13,7 +13,7 @@ import signal
 import socket
 from collections.abc import Callable
 
-from windlass.adapters.runtime.process import records, shim
+from windlass.adapters.runtime.process import family, records, shim
 from windlass.adapters.runtime.process.cgroups import Cgroups
 from windlass.adapters.runtime.process.loop import Loop
 from windlass.adapters.runtime.process.records import Record
@@ -65,6 +65,7 @@ class Crew:
         self._on_death = on_death
         self._files_soft = files_soft
         self._idle: list[Shim] = []
+        self._pids: set[int] = set()
         self._is_trimming = False
 
     def keep(self, run: str, path: str, book: int) -> Shim:
@@ -94,6 +95,7 @@ class Crew:
     def visit(self, keep: Callable[[], None], on_end: Callable[[int], None]) -> int:
         """A shim of another kind, for an exec or debug session."""
         one = Shim(_fork(keep))
+        self._pids.add(one.pid)
 
         def ended() -> None:
             self._forget(one)
@@ -102,11 +104,16 @@ class Crew:
         self._loop.watch(one.pidfd, ended)
         return one.pid
 
+    def strays(self) -> list[int]:
+        """What a killed shim left to us."""
+        return family.strays(self._pids)
+
     def _fork(self) -> Shim:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             one = Shim(_fork(lambda: shim.keep_runs(theirs, self._cgroups, files_soft=self._files_soft)), ours)
         ours.setblocking(False)
+        self._pids.add(one.pid)
         self._loop.watch(ours.fileno(), lambda: self._hear(one))
         self._loop.watch(one.pidfd, lambda: self._bury(one))
         return one
@@ -159,6 +166,7 @@ class Crew:
         if one.channel is not None:
             self._loop.forget(one.channel.fileno())
         one.close()
+        self._pids.discard(one.pid)
         reap()
 
 

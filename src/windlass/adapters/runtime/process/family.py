@@ -8,7 +8,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 from windlass.adapters.runtime.process.loop import Loop
 
@@ -81,21 +81,25 @@ def descendants(of: int) -> list[int]:
     return found
 
 
-def left_behind(run: str, *, session: int, since_ticks: int, others: Iterable[int]) -> list[int]:
-    """Processes of a run whose shim is gone: marked by its name, in its session, or in its cgroup (`others`).
+def left_behind(run: str, *, leader: int, leader_ticks: int) -> list[int]:
+    """Processes of a run whose shim is gone: marked by its name, or in its session while the session's leader is known to live.
 
-    A session id is a pid and may have been taken anew: only processes that began at the run's own start or later count.
+    Without that leader the session's number says nothing: it may long be somebody else's.
     """
     mark = f"WINDLASS_RUN={run}".encode()
-    found = set(others)
+    has_leader = leader > 0 and start_ticks(leader) == leader_ticks
+    found = []
     for pid, stat in _stats():
-        if stat[0] == "Z":
-            continue
-        in_session = session > 0 and int(stat[3]) == session and int(stat[19]) >= since_ticks
-        if in_session or _is_marked(pid, mark):
-            found.add(pid)
-    found.discard(os.getpid())
-    return sorted(found)
+        if stat[0] != "Z" and ((has_leader and int(stat[3]) == leader) or _is_marked(pid, mark)):
+            found.append(pid)
+    return found
+
+
+def strays(known: Container[int]) -> list[int]:
+    """Children of ours that we did not make, with all below them: the orphans of a shim that was killed."""
+    own = os.getpid()
+    found = [pid for pid, stat in _stats() if int(stat[1]) == own and stat[0] != "Z" and pid not in known]
+    return found + [below for pid in found for below in descendants(pid)]
 
 
 def kill(pids: Iterable[int]) -> None:

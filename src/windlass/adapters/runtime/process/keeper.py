@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Callable
 
-from windlass.adapters.runtime.process import family, journal, records
+from windlass.adapters.runtime.process import family, journal, kernel, records
 from windlass.adapters.runtime.process.cgroups import Cgroups
 from windlass.adapters.runtime.process.crew import Crew, Shim, reap
 from windlass.adapters.runtime.process.loop import Loop
@@ -19,6 +19,7 @@ from windlass.adapters.runtime.process.records import Record
 
 CREATED, RUNNING, EXITED = "created", "running", "exited"
 _VANISHED = 137
+_NOT_STARTED = 126
 _LOOK_AGAIN_SECONDS = 0.02
 _STARTS_AT_ONCE = 16
 """One fsync of the directory serves them; more would keep everybody else waiting for the forks."""
@@ -166,7 +167,7 @@ class Keeper:
             try:
                 run.shim = self._crew.keep(run.run, records.run_path(self._root, run.run), book)
             except OSError as error:
-                self._write_off(run, f"no process could be made: {error.strerror}")
+                self._write_off(run, f"no process could be made: {error.strerror}", exit_code=_NOT_STARTED)
 
     def _write_start(self, run: Run) -> int:
         """The journal, open; -1 when it could not be written: it did not run, and may be tried again."""
@@ -222,24 +223,35 @@ class Keeper:
 
     def _conclude(self, run: Run) -> None:
         """Its shim is gone. It wrote down the end, or was killed itself and left things behind."""
+        if run.phase != RUNNING:
+            return
         ended = (journal.read(records.run_path(self._root, run.run)) or {}).get("exit")
         if ended is not None:
             run.exit, run.phase = ended, EXITED
             self._tell_end(run)
             return
-        self._read_running(run)
-        group = self._cgroups.group(run.run).pids() if self._cgroups else []
-        left = family.left_behind(run.run, session=run.pid, since_ticks=run.ticks, others=group)
-        if left:
+        if left := self._left_behind(run):
             family.kill(left)
             reap()
             self._loop.later(_LOOK_AGAIN_SECONDS, lambda: self._conclude(run))
             return
         self._write_off(run, "it was gone when we looked: its keeper was killed, or the machine went down")
 
-    def _write_off(self, run: Run, error: str) -> None:
-        record: Record = {"exit_code": _VANISHED, "is_oom": False, "ran_ms": 0, "error": error}
-        record |= {"started_wall": run.started_wall, "is_vanished": True}
+    def _left_behind(self, run: Run) -> list[int]:
+        running = (journal.read(records.run_path(self._root, run.run)) or {}).get("running", {})
+        if running and running.get("boot") != kernel.boot_id():
+            return []
+        left = set(family.left_behind(run.run, leader=run.pid, leader_ticks=run.ticks)) | set(self._crew.strays())
+        if self._cgroups is not None:
+            left.update(self._cgroups.group(run.run).pids())
+        return sorted(left - {os.getpid()})
+
+    def _write_off(self, run: Run, error: str, *, exit_code: int = _VANISHED) -> None:
+        """Written by us in its shim's stead. A run that never began has failed to start; any other has vanished."""
+        if run.phase != RUNNING:
+            return
+        record: Record = {"exit_code": exit_code, "is_oom": False, "ran_ms": 0, "error": error}
+        record |= {"started_wall": run.started_wall, "is_vanished": exit_code == _VANISHED}
         try:
             book = journal.open_for_writing(records.run_path(self._root, run.run))
             try:
@@ -248,7 +260,7 @@ class Keeper:
                 os.close(book)
         except OSError as problem:
             print(f"windlass executor: {run.run}: {problem}", file=sys.stderr)
-            self._loop.later(1.0, lambda: self._write_off(run, error))
+            self._loop.later(1.0, lambda: self._write_off(run, error, exit_code=exit_code))
             return
         if self._cgroups:
             self._cgroups.group(run.run).remove()

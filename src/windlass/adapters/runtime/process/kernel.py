@@ -19,6 +19,12 @@ def set_process_name(name: str) -> None:
     _prctl(_PR_SET_NAME, ctypes.c_char_p(name.encode()[:15]))
 
 
+def boot_id() -> str:
+    """Pids and start times mean something only within one boot of the machine."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
 def _prctl(option: int, value: ctypes.c_ulong | ctypes.c_char_p) -> None:
     if _libc.prctl(ctypes.c_int(option), value, 0, 0, 0) != 0:
         number = ctypes.get_errno()

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
-from windlass.adapters.runtime.process import frames, journal, launch, records, sockets
+from windlass.adapters.runtime.process import frames, journal, kernel, launch, records, sockets
 from windlass.adapters.runtime.process.cgroups import Cgroups, Group
 from windlass.adapters.runtime.process.family import Family, start_ticks
 from windlass.adapters.runtime.process.loop import Loop
@@ -148,6 +148,7 @@ class _Run:
             "shim": os.getpid(),
             "pid": pid,
             "pid_ticks": start_ticks(pid),
+            "boot": kernel.boot_id(),
             "started_wall": started_wall,
         }
         with contextlib.suppress(OSError):  # a full disk: the lock alone tells of us then
