@@ -274,7 +274,7 @@ def test_a_volume_is_told_to_go_after_its_ttl_and_forgotten_when_it_is_gone() ->
     assert world.tables.volumes[job.volume_id].state is VolumeState.PRESENT
     expire(world, now=Millis(NOW + 30_000))
     assert world.tables.volumes[job.volume_id].state is VolumeState.DROPPING
-    observe(world, VolumeGone(volume=job.volume_id), now=NOW)
+    observe(world, VolumeGone(volume=job.volume_id, node=run.node), now=NOW)
     assert job.volume_id not in world.tables.volumes
 
 

@@ -10,7 +10,7 @@ from windlass.core.model.ids import LOCAL_TENANT, JobId, Millis, RunId
 from windlass.core.model.job import TERMINAL, Job, JobState
 from windlass.core.model.resources import NOTHING
 from windlass.core.model.run import Run, RunState, Token
-from windlass.core.model.volume import VolumeState
+from windlass.core.model.volume import VolumeState, doomed_on
 from windlass.core.world import requests
 from windlass.core.world.expiry import expire
 from windlass.core.world.facts import observe
@@ -115,7 +115,8 @@ class Promises(RuleBasedStateMachine):
     def volume(self, data: st.DataObject) -> None:
         volume = self.world.tables.volumes[data.draw(st.sampled_from(sorted(self.world.tables.volumes)))]
         if volume.state is VolumeState.DROPPING:
-            observe(self.world, VolumeGone(volume=volume.id), now=self.now)
+            node = data.draw(st.sampled_from(sorted(doomed_on(volume))))
+            observe(self.world, VolumeGone(volume=volume.id, node=node), now=self.now)
         elif volume.node is not None:
             observe(self.world, VolumeMade(volume=volume.id, node=volume.node), now=self.now)
 

@@ -141,7 +141,7 @@ class Agent:
         await self._failpoints.reach("ttl.after_judge_before_delete")
         await self._patiently(lambda: self._runtime.remove_volume(volume), what="drop volume", key=volume)
         await self._journal.forget(volume)
-        await self._report(VolumeGone(volume=volume))
+        await self._report(VolumeGone(volume=volume, node=self._node.id))
         self._dropping.discard(volume)
 
     async def _sweep(self) -> None:
@@ -152,9 +152,17 @@ class Agent:
                     if seen.run not in self._wanted and seen.run not in self._kept:
                         log.info("run.stray", run=seen.run, phase=seen.phase)
                         await self._remove_run(seen.run)
+                await self._prune_journal()
             except Unavailable as why:
                 log.warning("runtime.unavailable", error=why.message)
             await self._pause(_SWEEP_MS)
+
+    async def _prune_journal(self) -> None:
+        """A note of what went may be lost in a crash; then nobody else would ever forget the run or volume."""
+        noted = self._journal.noted()
+        there = frozenset(await self._runtime.volumes())
+        for key in sorted(noted - there - self._wanted - self._kept):
+            await self._journal.forget(key)
 
     async def _report(self, fact: Fact) -> None:
         """Until it is durable on the other side: only then may the node forget it."""

@@ -62,6 +62,10 @@ class Journal:
             self._apply(_Note(gone=key))
             self._pending.append(json.encode(_Note(gone=key)) + b"\n")  # rides along with the next sync
 
+    def noted(self) -> frozenset[RunId | VolumeId]:
+        """Everything it remembers, for the sweep of what no longer matters."""
+        return frozenset(self._started | self._staged)
+
     def close(self) -> None:
         os.close(self._fd)
 

@@ -32,16 +32,18 @@ class Stager:
         await self._runtime.ensure_volume(
             volume, labels={"windlass.dev/tenant": assignment.tenant, "windlass.dev/job": assignment.job}
         )
-        if self.journal.is_staged(volume):
-            return
+        if not self.journal.is_staged(volume):
+            await self._fill(assignment, progress)
+        await self._report(VolumeMade(volume=volume, node=self._node))
+
+    async def _fill(self, assignment: Assignment, progress: Progress) -> None:
         inputs = assignment.spec.inputs
         for n, item in enumerate(inputs, 1):
             await progress(f"staging input {n} of {len(inputs)} ({item.size} bytes)")
             parent, tar = self._as_archive(item)
-            await self._runtime.put_archive(volume, parent, tar)
+            await self._runtime.put_archive(assignment.volume, parent, tar)
         if inputs:
-            await self.journal.note_staged(volume)
-        await self._report(VolumeMade(volume=volume, node=self._node))
+            await self.journal.note_staged(assignment.volume)
 
     def _as_archive(self, item: Input) -> tuple[str, AsyncIterator[bytes]]:
         if item.is_archive:

@@ -15,7 +15,7 @@ from windlass.core.model.assignment import Assignment, Assignments
 from windlass.core.model.ids import JobId, NodeId, RunId, VolumeId
 from windlass.core.model.job import Job, JobState
 from windlass.core.model.run import Intent, Run
-from windlass.core.model.volume import Volume, VolumeState
+from windlass.core.model.volume import Volume, doomed_on
 from windlass.core.world.journal import Entry
 from windlass.core.world.records import Table
 from windlass.core.world.world import World
@@ -147,10 +147,10 @@ class Dispatch:
             self._jobs.pop(job, None)
 
     def _note_volume(self, old: Volume | None, new: Volume | None) -> set[NodeId]:
-        touched: set[NodeId] = set()
-        if old is not None and old.node is not None and old.state is VolumeState.DROPPING and new is None:
-            self._sets[old.node].doomed.discard(old.id)
-        if new is not None and new.node is not None and new.state is VolumeState.DROPPING:
-            self._sets[new.node].doomed.add(new.id)
-            touched.add(new.node)
-        return touched
+        before = doomed_on(old) if old is not None else frozenset()
+        after = doomed_on(new) if new is not None else frozenset()
+        for node in before - after:
+            self._sets[node].doomed.discard(cast(Volume, old).id)
+        for node in after - before:
+            self._sets[node].doomed.add(cast(Volume, new).id)
+        return set(after - before)

@@ -48,6 +48,7 @@ class VolumeMade(Struct, frozen=True, kw_only=True, tag=True):
 
 class VolumeGone(Struct, frozen=True, kw_only=True, tag=True):
     volume: VolumeId
+    node: NodeId
 
 
 Fact = RunProgressed | RunStarted | RunEnded | RunRemoved | VolumeMade | VolumeGone

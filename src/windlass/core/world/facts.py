@@ -10,7 +10,7 @@ from windlass.core.model.facts import Fact, RunEnded, RunProgressed, RunStarted,
 from windlass.core.model.ids import Millis
 from windlass.core.model.job import Job, JobState
 from windlass.core.model.run import Intent, Run, RunState
-from windlass.core.model.volume import VolumeState
+from windlass.core.model.volume import VolumeState, doomed_on
 from windlass.core.world.finish import finish
 from windlass.core.world.records import RunOver, Table
 from windlass.core.world.world import World, with_state
@@ -35,13 +35,27 @@ def observe(world: World, fact: Fact, *, now: Millis) -> int:
                 _ended(world, fact, now)
             case VolumeMade():
                 volume = world.tables.volumes.get(fact.volume)
-                if volume is not None and volume.state is VolumeState.WAITING:
-                    present = replace(volume, node=fact.node, state=VolumeState.PRESENT, since=now)
-                    world.put(Table.VOLUMES, volume.id, present)
+                if volume is not None and volume.state is VolumeState.WAITING and volume.node == fact.node:
+                    world.put(Table.VOLUMES, volume.id, replace(volume, state=VolumeState.PRESENT, since=now))
             case VolumeGone():
-                if fact.volume in world.tables.volumes:
-                    world.drop(Table.VOLUMES, fact.volume)
+                _volume_gone(world, fact)
     return world.number
+
+
+def _volume_gone(world: World, fact: VolumeGone) -> None:
+    """One node's copy went; the record goes with the last one that was to go."""
+    volume = world.tables.volumes.get(fact.volume)
+    if volume is None or fact.node not in doomed_on(volume):
+        return
+    left = replace(
+        volume,
+        node=None if volume.node == fact.node else volume.node,
+        left_on=tuple(node for node in volume.left_on if node != fact.node),
+    )
+    if left.state is VolumeState.DROPPING and not doomed_on(left):
+        world.drop(Table.VOLUMES, volume.id)
+    else:
+        world.put(Table.VOLUMES, volume.id, left)
 
 
 def _progressed(world: World, fact: RunProgressed, now: Millis) -> None:
@@ -72,8 +86,8 @@ def _started(world: World, fact: RunStarted, now: Millis) -> None:
 
 def _ended(world: World, fact: RunEnded, now: Millis) -> None:
     run = world.current_run(fact.run, fact.token)
-    if run is None or run.is_over:
-        return
+    if run is None or (run.state, _END_EVENTS[fact.state]) not in run_lifecycle.NEXT:
+        return  # over already; or an earlier agent's word, under way since before this run was started after all
     job = world.tables.jobs[run.job]
     over = replace(
         run,

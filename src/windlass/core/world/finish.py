@@ -65,7 +65,7 @@ def doom(world: World, volume: Volume, now: Millis) -> None:
     """Judged: its node is told until it says that the volume is gone. By id, so a namesake made since is safe."""
     if volume.state is VolumeState.DROPPING:
         return
-    if volume.node is None:
+    if volume.node is None and not volume.left_on:
         world.drop(Table.VOLUMES, volume.id)
     else:
         world.put(Table.VOLUMES, volume.id, replace(volume, state=VolumeState.DROPPING, since=now, expires_at=None))

@@ -7,7 +7,7 @@ from windlass.core.lifecycle.job import JobEvent
 from windlass.core.model.ids import Millis, run_id
 from windlass.core.model.job import Job
 from windlass.core.model.run import Run, Token
-from windlass.core.model.volume import Volume, volume_name
+from windlass.core.model.volume import Volume, VolumeState, volume_name
 from windlass.core.placement.nodes import Spot, Waiting, refusal
 from windlass.core.world.records import Table
 from windlass.core.world.world import World, with_state
@@ -70,5 +70,8 @@ def _settle_volume(world: World, job: Job, spot: Spot, now: Millis) -> None:
     known = world.tables.volumes.get(job.volume_id)
     if known is None:
         known = Volume(id=job.volume_id, tenant=job.tenant, name=volume_name(job.name), job=job.id, since=now)
-    if known.node != spot.node:
-        world.put(Table.VOLUMES, known.id, replace(known, node=spot.node))
+    if known.node == spot.node:
+        return
+    left = {*known.left_on, *((known.node,) if known.node is not None else ())} - {spot.node}
+    moved = replace(known, node=spot.node, left_on=tuple(sorted(left)), state=VolumeState.WAITING)
+    world.put(Table.VOLUMES, known.id, moved)
