@@ -29,6 +29,8 @@ def _settle(world: World, due: Due, key: str, now: Millis) -> None:
             job = tables.jobs.get(JobId(key))
             if job is not None and job.is_waiting and job.not_before <= now:
                 tables.queue.add(job)
+                if tables.woken is not None:
+                    tables.woken.append(job.id)
         case Due.RUN_TTL:
             run = tables.runs.get(RunId(key))
             if run is not None and run.keep_until is not None and run.keep_until <= now:

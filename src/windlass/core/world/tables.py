@@ -57,6 +57,8 @@ class Tables:
         self.volume_named: dict[tuple[TenantId, str], VolumeId] = {}
         self.grown: set[NodeId] = set()
         """Nodes with more room than at the last placement: parked lanes may fit there now."""
+        self.woken: list[JobId] | None = None
+        """During a trial: jobs whose backoff has ended in it, to be sent back."""
         self.seq = 0
 
     def replace(self, table: Table, key: str, new: Record | None) -> Record | None:

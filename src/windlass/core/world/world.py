@@ -4,7 +4,7 @@ Every public verb applies its decision at once, notes its changes in the journal
 nothing may be answered or acted on before the committer has made it durable. A verb that raises has changed nothing.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from msgspec import Struct
@@ -85,12 +85,14 @@ class World:
     def trial(self, now: Millis) -> Iterator["World"]:
         """Decide freely on the live World, then have it all undone: how `why` and `plan` look ahead."""
         size, number, then = len(self.journal), self.number, self.tables.now
-        self.tables.now = max(then, now)
+        self.tables.now, self.tables.woken = max(then, now), []
         try:
             yield self
         finally:
             self._undo_to(size)
-            self.number, self.tables.now = number, then
+            woken = self.tables.woken or ()
+            self.number, self.tables.now, self.tables.woken = number, then, None
+            self._send_back(woken)
 
     def undo_uncommitted(self) -> None:
         """The store refused the batch: nothing after the last durable decision happened."""
@@ -103,6 +105,14 @@ class World:
     def drop(self, table: Table, key: str) -> None:
         old = self.tables.replace(table, key, None)
         self.journal.append(Entry(self.number, table, key, old, None))
+
+    def _send_back(self, jobs: Iterable[JobId]) -> None:
+        """Whoever was let into the queue by a trial's time waits for the real one again."""
+        for key in jobs:
+            job = self.tables.jobs.get(key)
+            if job is not None and job.is_waiting and job.not_before > self.tables.now:
+                self.tables.queue.discard(job)
+                self.tables.enqueue(job)
 
     def _undo_to(self, size: int) -> None:
         for entry in self.journal.undo_to(size):
