@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -36,8 +36,7 @@ SYNC = "from windlass.images.command import image_sync; image_sync(prog_name='im
 GROUP = "from windlass.images.command import images; images(prog_name='images')"
 
 
-def main(arguments: list[str] | None = None) -> None:
-    chosen = arguments if arguments is not None else sys.argv[1:]
+def main(chosen: Sequence[str] = ()) -> None:
     figures: dict[str, Callable[[], None]] = {
         "limited": limited,
         "unlimited": unlimited,
@@ -46,6 +45,7 @@ def main(arguments: list[str] | None = None) -> None:
     }
     for name in chosen or figures:
         figures[name]()
+        sys.stdout.flush()
 
 
 def limited() -> None:
@@ -253,4 +253,4 @@ def _folder() -> Iterator[Path]:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -64,6 +64,19 @@ def push(
     return _digest(config), _digest(manifest)
 
 
+def push_index(registry: str, repository: str, tag: str, layers: dict[str, Sequence[bytes]]) -> str:
+    """One name for several platforms: architecture → layers. The digest of the index."""
+    entries = []
+    for architecture, some in layers.items():
+        _, digest = push(registry, repository, [], some, architecture=architecture)
+        size = _request("GET", f"http://{registry}/v2/{repository}/manifests/{digest}", None, {"Accept": MANIFEST})
+        platform = {"architecture": architecture, "os": "linux"}
+        entries.append({"mediaType": MANIFEST, "size": len(size.read()), "digest": digest, "platform": platform})
+    index = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries}).encode()
+    put_manifest(registry, repository, tag, index, INDEX)
+    return _digest(index)
+
+
 def put_manifest(registry: str, repository: str, tag: str, manifest: bytes, media_type: str) -> None:
     _request("PUT", f"http://{registry}/v2/{repository}/manifests/{tag}", manifest, {"Content-Type": media_type})
 
@@ -77,7 +90,7 @@ def _put_blob(registry: str, repository: str, blob: bytes) -> None:
     _request("PUT", f"{where}{joint}digest={_digest(blob)}", blob, headers)
 
 
-def _request(method: str, url: str, body: bytes, headers: dict[str, str]) -> "urllib.request.addinfourl":
+def _request(method: str, url: str, body: bytes | None, headers: dict[str, str]) -> "urllib.request.addinfourl":
     request = urllib.request.Request(url, data=body, method=method, headers=headers)
     return urllib.request.urlopen(request, timeout=60)
 

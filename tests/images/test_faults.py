@@ -177,6 +177,19 @@ async def test_a_login_that_is_refused_is_a_fault_of_that_node_alone(lab: Lab, r
     assert (report.exit_code, report.faults[two.name].code) == (3, "ssh.denied")
 
 
+async def test_a_node_that_accepts_and_then_says_nothing_is_given_up_in_time(
+    lab: Lab, run_sync: Any, tmp_path: Path
+) -> None:
+    (one,) = lab.docker(1)
+    silent = lab.scripted_node({})
+    silent.ssh.pause()
+    try:
+        report = await run_sync(lab.config([one, silent], lab.repository(), tmp_path, ssh_connect_timeout_seconds=1))
+    finally:
+        silent.ssh.resume()
+    assert (report.exit_code, report.faults[silent.name].code) == (3, "ssh.unreachable")
+
+
 async def test_two_runtimes_on_one_machine_are_two_nodes_when_asked_for(
     lab: Lab, run_sync: Any, tmp_path: Path
 ) -> None:

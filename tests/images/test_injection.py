@@ -131,3 +131,11 @@ async def test_even_hostile_arguments_reach_a_remote_program_as_they_are(
 def test_an_argument_with_control_characters_is_never_rendered(argument: str) -> None:
     with pytest.raises(ImageSyncError):
         render([("echo", argument)], timeout_seconds=1)
+
+
+def test_with_sudo_the_time_limit_runs_as_root_too() -> None:
+    """A plain user's `timeout` could not end what root runs."""
+    words = shlex.split(render([("docker", "pull", "x")], timeout_seconds=7, sudo=True))
+    assert words[:3] == ["exec", "sudo", "-n"]
+    assert words.index("sudo") < words.index("timeout") < words.index("docker")
+    assert words[-3:] == ["docker", "pull", "x"]
