@@ -1,0 +1,40 @@
+"""A webhook at a job's end: told until it is heard, also by the next server; private addresses only when allowed."""
+
+import json
+
+from tests.e2e.server import WindlassServer
+from tests.parts.waiting import wait_for
+from tests.parts.web import Listener
+
+ALLOWED = {"WINDLASS_FETCH_NETWORKS": "127.0.0.0/8"}
+
+
+def test_the_end_of_a_job_is_told_until_it_is_heard() -> None:
+    with Listener(refuse_first=2) as listener, WindlassServer(environ=ALLOWED) as server:
+        said = server.cli(
+            "run", "--name", "told", "--webhook", f"{listener.url}/hook", "--", "sh", "-c", "exit 4", check=False
+        )
+        assert said.code == 4
+        wait_for(lambda: listener.heard, 30, "the webhook to be heard")
+        headers, body = listener.heard[0]
+        told = json.loads(body)
+        assert (told["metadata"]["name"], told["status"]["state"], told["status"]["exitCode"]) == ("told", "FAILED", 4)
+        assert headers["Windlass-Delivery"] == told["metadata"]["uid"]
+        assert listener.refused == 2
+
+
+def test_a_webhook_that_is_owed_survives_a_killed_server() -> None:
+    with Listener(refuse_first=1) as listener, WindlassServer(environ=ALLOWED) as server:
+        server.cli("run", "--name", "owed", "--webhook", f"{listener.url}/hook", "--", "true")
+        wait_for(lambda: listener.refused, 30, "the first try to be refused")
+        server.kill()
+        server.start()
+        wait_for(lambda: listener.heard, 30, "the webhook to be heard by the next server's word")
+        assert json.loads(listener.heard[0][1])["metadata"]["name"] == "owed"
+
+
+def test_a_private_address_is_not_told_unless_it_is_allowed() -> None:
+    with Listener() as listener, WindlassServer() as server:
+        server.cli("run", "--name", "quiet", "--webhook", f"{listener.url}/hook", "--", "true", check=False)
+        server.cli("run", "--name", "after", "--", "true")
+        assert listener.heard == []
