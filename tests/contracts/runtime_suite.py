@@ -254,6 +254,22 @@ class Lifecycle:
                 await _put(harness, assignment.volume, "", {"go": b""})
         assert [end.exit_code for end in ends] == [5, 5]
 
+    async def test_a_wait_begun_early_sees_the_end_of_a_short_run(self, harness: Harness) -> None:
+        """So short that it may be over between any two looks."""
+        assignments = [await _created(harness, f"short{n}", Exit(n)) for n in range(3)]
+        ends: dict[str, int | None] = {}
+
+        async def wait(run: RunId) -> None:
+            ends[run] = (await harness.runtime.wait(run)).exit_code
+
+        with anyio.fail_after(DEADLINE_SECONDS):
+            async with anyio.create_task_group() as tasks:
+                for assignment in assignments:
+                    tasks.start_soon(wait, assignment.run)
+                for assignment in assignments:
+                    await harness.runtime.start(assignment.run)
+        assert ends == {"short0-1": 0, "short1-1": 1, "short2-1": 2}
+
     async def test_stopping_asks_first(self, harness: Harness) -> None:
         assignment = await _started(harness, "polite", Trap(7), Say(b"ready\n"), Sleep(FOREVER))
         await _says(harness.runtime, assignment.run, b"ready")

@@ -104,6 +104,13 @@ def test_a_terminals_long_line_is_cut_where_the_engine_cut_it(newline: bytes) ->
     assert lines[-1].text == b"next\r"
 
 
+def test_a_progress_bar_without_newlines_is_not_kept_back() -> None:
+    reader = RawLines()
+    batches = [reader.feed(_terminal((n, b"\r50%".ljust(PIECE, b".")))) for n in range(5)]
+    assert [len(lines) for lines in batches] == [0, 1, 1, 1, 1]
+    assert len(reader.rest()) == 1
+
+
 def test_a_time_that_the_program_wrote_is_not_the_engines() -> None:
     text = at(9).encode() + b" my own log\r\n"
     reader = RawLines()

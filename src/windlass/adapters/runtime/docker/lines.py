@@ -17,6 +17,8 @@ from windlass.adapters.runtime.docker.observing import normal_timestamp
 from windlass.ports.runtime import LogLine, LogPosition, Stream
 
 PIECE: Final = 16_384
+STAMP: Final = 31
+"""A time and the space after it."""
 RECENT: Final = 32
 _PIECE_TIME: Final = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z ")
 
@@ -58,18 +60,42 @@ class FramedLines:
 
 
 class RawLines:
-    """With a terminal: everything is stdout, one line after the other, each after its time."""
+    """With a terminal (on Docker): everything is stdout, one line after the other, each after its time."""
 
     def __init__(self) -> None:
         self._pending = b""
+        self._is_cut = False
+        """The line at hand has lost a piece already."""
 
     def feed(self, data: bytes) -> list[LogLine]:
         *whole, self._pending = (self._pending + data).split(b"\n")
-        return [line for raw in whole for line in _pieces(raw, is_last_partial=False)]
+        lines = [line for raw in whole for line in self._line(raw, is_partial=False)]
+        # A progress bar may go on for hours without a newline: what is surely a piece goes out.
+        pieces, self._pending = self._pieces(self._pending)
+        return lines + pieces
 
     def rest(self) -> list[LogLine]:
         raw, self._pending = self._pending, b""
-        return _pieces(raw, is_last_partial=True) if raw else []
+        return self._line(raw, is_partial=True) if raw else []
+
+    def _line(self, raw: bytes, *, is_partial: bool) -> list[LogLine]:
+        lines, raw = self._pieces(raw)
+        # The last piece of a cut line may lack its newline; then the next line's time ends it.
+        if self._is_cut and (found := _PIECE_TIME.search(raw, STAMP)):
+            lines.append(_stamped(raw[: found.start()], is_partial=False))
+            self._is_cut = False
+            return lines + self._line(raw[found.start() :], is_partial=is_partial)
+        self._is_cut = False
+        return [*lines, _stamped(raw, is_partial=is_partial)]
+
+    def _pieces(self, raw: bytes) -> tuple[list[LogLine], bytes]:
+        """Whole pieces: 16 KiB after which stands another time."""
+        lines, at = [], 0
+        while _PIECE_TIME.match(raw, at + STAMP + PIECE):
+            lines.append(_stamped(raw[at : at + STAMP + PIECE], is_partial=True))
+            at += STAMP + PIECE
+            self._is_cut = True
+        return lines, raw[at:]
 
 
 class Cursor:
@@ -117,21 +143,7 @@ class Cursor:
         return line if at is line.at else LogLine(at=at, stream=stream, text=line.text, is_partial=line.is_partial)
 
 
-def _pieces(raw: bytes, *, is_last_partial: bool) -> list[LogLine]:
-    """A line, cut again where the engine cut it: after each 16 KiB stands a time. The last piece of a cut line may lack its
-    newline; then the next line's time ends it."""
-    lines: list[LogLine] = []
-    is_cut = False
-    while True:
-        stamp, _, text = raw.partition(b" ")
-        at = normal_timestamp(stamp.decode("ascii", "replace"))
-        found = _PIECE_TIME.match(text, PIECE)
-        is_piece = found is not None
-        if found is None and is_cut:
-            found = _PIECE_TIME.search(text)
-        end = len(text) if found is None else found.start()
-        is_partial = is_piece or (found is None and is_last_partial)
-        lines.append(LogLine(at=at, stream=Stream.STDOUT, text=text[:end], is_partial=is_partial))
-        if found is None:
-            return lines
-        raw, is_cut = text[end:], is_piece
+def _stamped(raw: bytes, *, is_partial: bool) -> LogLine:
+    stamp, _, text = raw.partition(b" ")
+    at = normal_timestamp(stamp.decode("ascii", "replace"))
+    return LogLine(at=at, stream=Stream.STDOUT, text=text, is_partial=is_partial)

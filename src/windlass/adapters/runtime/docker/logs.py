@@ -1,4 +1,8 @@
-"""Following a container's log: no line lost, none doubled, over engine restarts, until it is over and all was read."""
+"""Following a container's log: no line lost, none doubled, over engine restarts, until it is over and all was read.
+
+One loss is Docker's own: what a container writes while dockerd is down waits in a pipe, and goes with the pipe if the container
+ends before dockerd is back.
+"""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime, timedelta

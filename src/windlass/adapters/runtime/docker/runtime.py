@@ -45,6 +45,7 @@ SETTLE: Final = Millis(500)
 """Between two looks at a container that somebody else created. An engine that answers twice has long read what was sent before."""
 WAIT_SECONDS: Final = 300.0
 """A wait is asked anew after this long: the safety net under a connection that died without a word."""
+CREATED_SECONDS: Final = 1.0
 LOOKS_AT_ONCE: Final = 8
 _OVER: Final = frozenset({Phase.EXITED, Phase.ABSENT})
 
@@ -118,7 +119,7 @@ class DockerRuntime:
         except Conflict as exc:
             record = await self._inspect(run)
             if record is None:
-                raise Conflict(f"another installation has a container {run}", code="name-taken") from exc
+                raise await self._name_taken(run) from exc
             if observed(run, record).phase is not Phase.CREATED:
                 return
         else:
@@ -157,19 +158,21 @@ class DockerRuntime:
 
     async def wait(self, run: RunId) -> Observed:
         backoff = Backoff(self._clock, run)
-        condition, seconds = "not-running", WAIT_SECONDS
+        is_created = False
         while True:
             try:
-                await self._ended(run, condition, seconds)
+                if is_created:
+                    # Any end from now on. In short turns, because one may have slipped in since the last look.
+                    await self._ended(run, "next-exit", CREATED_SECONDS)
+                else:
+                    await self._ended(run, "not-running", WAIT_SECONDS)
                 seen = await self.observe(run)
                 if seen.phase in _OVER:
                     return seen
+                is_created = seen.phase is Phase.CREATED
                 backoff.reset()
-                # Not started yet: any end from now on, asked in short turns, because one may have slipped in between.
-                condition, seconds = (
-                    ("next-exit", 1.0) if seen.phase is Phase.CREATED else ("not-running", WAIT_SECONDS)
-                )
             except Unavailable:
+                is_created = False  # look again first
                 await backoff.pause()
 
     async def stop(self, run: RunId, *, grace_ms: Millis) -> None:
@@ -250,6 +253,14 @@ class DockerRuntime:
         self._known.clear()
         self._own_creations.clear()
         return len(containers) + volumes + networks
+
+    async def _name_taken(self, run: RunId) -> WindlassError:
+        """Somebody had the name a moment ago, and it is not one of ours: gone since, or a stranger's?"""
+        try:
+            await self._engine.call("GET", f"/containers/{run}/json")
+        except NotFound:
+            return Unavailable(f"a container {run} was just being removed", code="name-released")
+        return Conflict(f"the engine has a container {run} that is not ours", code="name-taken")
 
     async def _open_volume(self, assignment: Assignment) -> None:
         """A new volume belongs to root, and an image that runs as somebody else could not write to it. Its directory is opened
