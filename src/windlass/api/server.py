@@ -12,6 +12,7 @@ from anyio.abc import TaskStatus
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from windlass.api.sse import ENDLESS
 from windlass.core.errors import Unavailable
 
 HEAD_BYTES_MAX: Final = 32 * 1024
@@ -103,6 +104,17 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if not self.transport.is_closing():
             super().data_received(data)
+
+    def shutdown(self) -> None:
+        """Followers end at once: what they wait for may never come, and they know how to come back."""
+        super().shutdown()
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete and cycle.scope["state"].get(ENDLESS):
+            cycle.disconnected = True
+            cycle.message_event.set()
+            if cycle.response_started and cycle.chunked_encoding:
+                self.transport.write(b"0\r\n\r\n")
+            self.transport.close()
 
     def _count(self, size: int) -> None:
         was_within = self._head_bytes <= HEAD_BYTES_MAX

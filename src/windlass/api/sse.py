@@ -20,6 +20,8 @@ from windlass.core.errors import WindlassError
 MEDIA_TYPE: Final = "text/event-stream"
 HEARTBEAT_SECONDS: Final = 15.0
 HEARTBEAT: Final = b": still here\n\n"
+ENDLESS: Final = "is_endless"
+"""In a request's state: a server that stops need not wait for this one."""
 _PENDING_MAX: Final = 64
 """Chunks; a client slower than its source holds the source back."""
 _JOIN_BYTES: Final = 64 * 1024
@@ -108,6 +110,10 @@ class EventStream(StreamingAnswer):
 
     def __init__(self, context: Context, source: Source) -> None:
         super().__init__(context, source, media_type=MEDIA_TYPE)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["state"][ENDLESS] = True
+        await super().__call__(scope, receive, send)
 
     async def _write(self, chunks: MemoryObjectReceiveStream[bytes], send: Send) -> None:
         await self._send(HEARTBEAT, send)

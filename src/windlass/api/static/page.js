@@ -154,6 +154,7 @@ function draw() {
   });
   for (const row of kept.values()) row.remove();
   $("empty").hidden = all.length > 0;
+  $("filters").hidden = all.length === 0;
   $("none").hidden = all.length === 0 || shown.length > 0;
   document.querySelector("table").hidden = shown.length === 0;
   counts(all);
