@@ -195,3 +195,14 @@ async def test_a_large_backlog_is_written_in_commits_that_respect_the_limits() -
     await settled(world, committer)
     again, _ = await a_leader(store)
     assert len(again.tables.jobs) == 500
+
+
+async def test_a_backlog_of_large_jobs_is_written_in_commits_that_respect_the_size() -> None:
+    store = MemoryStore(limits=Limits(operations=10_000, bytes=64 << 10))
+    world, committer = await a_leader(store)
+    prepare(world)
+    for _ in range(40):
+        submit(world, LOCAL_TENANT, a_submission(command=("echo", "x" * 20_000)), job=a_job_id(), now=NOW)
+    await settled(world, committer)
+    again, _ = await a_leader(store)
+    assert len(again.tables.jobs) == 40

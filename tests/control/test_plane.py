@@ -6,11 +6,11 @@ import anyio
 import pytest
 
 from windlass.core.errors import Conflict, NotFound
-from windlass.core.model.ids import LOCAL_TENANT, Millis, TenantId
+from windlass.core.model.ids import LOCAL_TENANT, Millis, RunId, TenantId
 from windlass.core.model.job import Job, JobState
 from windlass.core.model.submission import Idempotency, Submission
 from windlass.core.model.views import JobQuery, JobView
-from windlass.testing.builders import a_submission
+from windlass.testing.builders import a_job_id, a_submission
 from windlass.testing.plane import MemoryHome, memory_home
 
 pytestmark = pytest.mark.anyio
@@ -164,3 +164,51 @@ async def test_nothing_of_a_finished_run_is_left_on_the_machine(home: MemoryHome
             await anyio.sleep(0.01)
     assert not home.plane.brain.world.tables.volumes
     assert home.plane.brain.clock.now() > Millis(0)
+
+
+async def running(home: MemoryHome, job: Job) -> JobView:
+    with anyio.fail_after(10):
+        while True:
+            await home.plane.read_model.caught_up()
+            view = await home.plane.read_model.find_job(None, job.id)
+            if view.job.state is JobState.RUNNING:
+                return view
+            await anyio.sleep(0.01)
+
+
+async def test_who_follows_a_job_that_is_deleted_comes_to_an_end(home: MemoryHome) -> None:
+    job = await submitted(home, a_submission(command=("sleep", "600")))
+    view = await running(home, job)
+    told: list[JobView] = []
+
+    async def follow_log() -> None:
+        async for _ in home.plane.logbook.read(view.runs[0].id, follow=True):
+            pass
+
+    async def follow_job() -> None:
+        async with home.plane.read_model.follow(tenant=LOCAL_TENANT) as changes:
+            async for change in changes:
+                if change.job.is_deleted and change.job.is_over:
+                    told.append(change)
+                    return
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(follow_log)
+            tasks.start_soon(follow_job)
+            await anyio.sleep(0.05)
+            await home.plane.intake.delete(LOCAL_TENANT, job.id, with_volume=True)
+        while await home.plane.logbook.jobs():
+            await anyio.sleep(0.01)
+    assert told[0].job.state is JobState.CANCELLED
+
+
+async def test_a_sweep_drops_what_nobody_remembers_and_keeps_the_rest(home: MemoryHome) -> None:
+    job = await submitted(home, a_submission())
+    await over(home, job)
+    stray = a_job_id()
+    async with home.plane.logbook.writer(RunId(f"{stray}-1")) as writer:
+        await writer.seal()
+    await home.plane.janitor.sweep()
+    assert await home.plane.logbook.jobs() == (job.id,)
+    assert (await home.plane.read_model.find_job(None, job.id)).job.id == job.id

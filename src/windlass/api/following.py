@@ -27,7 +27,8 @@ async def _changes(context: Context, first: JobView, changes: AsyncIterator[JobV
             return
         try:
             # A change carries no runs; whoever follows wants them.
-            yield await context.plane.read_model.find_job(first.job.tenant, first.job.id)
+            view = await context.plane.read_model.find_job(first.job.tenant, first.job.id)
         except NotFound:
             continue  # erased meanwhile: that is the next change
+        yield view
     raise Unavailable("this follower fell behind", code="follower-behind", retry_after_seconds=1)

@@ -51,12 +51,14 @@ async def assemble(
     read_model = ReadModel(tables, store, newest=lambda: committer.revision, offload=offload)
     webhooks = Webhooks(brain, read_model, fetcher)
     committer.listen(webhooks.committed)
+    janitor = Janitor(brain, store, read_model, blobs, logs, retention or Retention())
+    committer.listen(janitor.committed)
     return ControlPlane(
         brain=brain,
         dispatch=dispatch,
         intake=Intake(brain, store, specs, read_model, ids),
         read_model=read_model,
-        janitor=Janitor(brain, store, read_model, blobs, logs, retention or Retention()),
+        janitor=janitor,
         webhooks=webhooks,
         logbook=logs,
         artifacts=Artifacts(brain, runtime),

@@ -26,6 +26,8 @@ log = structlog.get_logger()
 Listener = Callable[[Sequence[Entry], int], None]
 """Called with the entries of a batch and its revision as soon as it is durable, in order."""
 
+_MARK_BYTES = 256
+"""Room for the number that goes along with every commit."""
 _READ_BACK_TRIES = 20
 _READ_BACK_PAUSE_MS = 500
 
@@ -107,18 +109,28 @@ class Committer:
                 await self._commit_one()
 
     async def _commit_one(self) -> None:
-        entries = self._world.journal.take(self._store.limits.operations - 1)
+        entries, writes = self._pack()
         number = entries[-1].number
         try:
-            revision = await self._write(entries, number)
+            revision = await self._write(writes, number)
         except Refused as error:
             self._take_back(error)
         else:
             await self._failpoints.reach("commit.after_write_before_settle")
             self._settle(entries, number, revision)
 
-    async def _write(self, entries: Sequence[Entry], number: int) -> int:
-        writes = [*_writes(entries), Put(NUMBER_KEY, json.encode(Mark(self._world.epoch, number)))]
+    def _pack(self) -> tuple[list[Entry], list[Write]]:
+        """As many decisions as the store takes at once, by count and by size. One too large alone is the store's to refuse."""
+        limits, journal = self._store.limits, self._world.journal
+        entries = journal.take(limits.operations - 1)
+        writes = _writes(entries)
+        while _size(writes) > limits.bytes - _MARK_BYTES and entries[0].number != entries[-1].number:
+            entries = journal.retake(len(entries) // 2)
+            writes = _writes(entries)
+        return entries, writes
+
+    async def _write(self, writes: list[Write], number: int) -> int:
+        writes.append(Put(NUMBER_KEY, json.encode(Mark(self._world.epoch, number))))
         expect = [self._fence, Expect(key=NUMBER_KEY, modified=self._marked_at)]
         try:
             revision = await self._store.commit(writes, expect)
@@ -178,3 +190,7 @@ def _writes(entries: Sequence[Entry]) -> list[Write]:
     for entry in entries:
         last[store_key(entry.table, entry.key)] = entry.new
     return [Delete(key) if record is None else Put(key, encode(record)) for key, record in last.items()]
+
+
+def _size(writes: Sequence[Write]) -> int:
+    return sum(len(write.key) + (len(write.value) if isinstance(write, Put) else 0) for write in writes)

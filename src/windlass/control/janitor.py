@@ -3,15 +3,22 @@
 TTLs of runs, volumes and keys are not here: they are the World's own, in `core.world.expiry`.
 """
 
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+
+import anyio
 import structlog
 from msgspec import Struct
 
 from windlass.control.brain import Brain
 from windlass.control.readmodel import ReadModel
-from windlass.core.errors import Unavailable
-from windlass.core.model.ids import Millis
+from windlass.control.waiting import first_of
+from windlass.core.errors import NotFound, Unavailable
+from windlass.core.model.ids import JobId, Millis
 from windlass.core.model.job import JobSpec
 from windlass.core.world.finish import erase
+from windlass.core.world.journal import Entry
 from windlass.core.world.records import JobErased, JobOver, RunOver, Table, decode, table_prefix
 from windlass.ports.blobs import Blobs
 from windlass.ports.logs import Logs
@@ -44,17 +51,34 @@ class Janitor:
         self._logs = logs
         self._retention = retention
         self._suspects: frozenset[str] = frozenset()
+        self._erased: deque[JobId] = deque()
+        self._wake = anyio.Event()
 
     async def run(self) -> None:
+        next_sweep = Millis(self._brain.clock.now() + self._retention.sweep_ms)
         while True:
-            await self._brain.clock.sleep_until(Millis(self._brain.clock.now() + self._retention.sweep_ms))
+            await first_of(self._wake.wait, partial(self._brain.clock.sleep_until, next_sweep))
+            self._wake = anyio.Event()
+            while self._erased:
+                await self._logs.forget(self._erased.popleft())
+            if self._brain.clock.now() < next_sweep:
+                continue
+            next_sweep = Millis(self._brain.clock.now() + self._retention.sweep_ms)
             try:
                 await self.sweep()
             except Unavailable as error:
                 log.warning("janitor.postponed", error=error.message)
 
+    def committed(self, entries: Sequence[Entry], revision: int) -> None:
+        """The logs of an erased job go with it; after a crash in between, the next sweep finds them."""
+        erased = [entry.new.job for entry in entries if isinstance(entry.new, JobErased)]
+        if erased:
+            self._erased.extend(erased)
+            self._wake.set()
+
     async def sweep(self) -> None:
         await self._retire_jobs()
+        await self._drop_logs()
         await self._empty_outbox()
         await self._drop_blobs()
         await self._store.compact(max(0, await self._store.revision() - self._retention.changes_kept))
@@ -74,11 +98,19 @@ class Janitor:
                         )
 
             _, revision = await self._brain.decide(verb)
-            for view in views:
-                for run in view.runs:
-                    await self._logs.remove(run.id)
             if not await self._read_model.caught_up(revision, timeout=30):
                 return
+
+    async def _drop_logs(self) -> None:
+        """Logs of jobs that neither the World nor the history knows."""
+        await self._read_model.caught_up(timeout=30)
+        for job in await self._logs.jobs():
+            if job in self._brain.world.tables.jobs:
+                continue
+            try:
+                await self._read_model.find_job(None, job)
+            except NotFound:
+                await self._logs.forget(job)
 
     async def _empty_outbox(self) -> None:
         prefix, start = table_prefix(Table.OUTBOX), ""

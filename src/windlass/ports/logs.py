@@ -6,7 +6,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from windlass.core.model.ids import RunId
+from windlass.core.model.ids import JobId, RunId
 from windlass.ports.runtime import LogLine, LogPosition
 
 
@@ -45,4 +45,10 @@ class Logs(Protocol):
         """From `after` on; following ends when the log is sealed. NotFound when there is none and none is awaited."""
         ...
 
-    async def remove(self, run: RunId) -> None: ...
+    async def jobs(self) -> tuple[JobId, ...]:
+        """All that have a log, for the sweep of those nobody remembers."""
+        ...
+
+    async def forget(self, job: JobId) -> None:
+        """The logs of all its runs go; who follows one of them comes to its end."""
+        ...

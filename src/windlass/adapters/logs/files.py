@@ -4,6 +4,8 @@
 off, and what is left says exactly where the runtime's stream is to be resumed. A file `<run>.sealed` says nothing more will come.
 """
 
+import glob
+import os
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -13,12 +15,13 @@ from typing import Final
 import anyio
 
 from windlass.core.errors import NotFound
-from windlass.core.model.ids import RunId
+from windlass.core.model.ids import JobId, RunId
 from windlass.ports.logs import LogEntry
 from windlass.ports.runtime import LogLine, LogPosition, Stream
 
 _LETTER: Final = {Stream.STDOUT: b"o", Stream.STDERR: b"e"}
 _STREAM: Final = {ord("o"): Stream.STDOUT, ord("e"): Stream.STDERR}
+_UUID_LENGTH: Final = 36
 _CHUNK: Final = 1 << 18
 _BYTES_MAX: Final = 100 << 20
 
@@ -56,13 +59,19 @@ class FileLogs:
             if is_sealed or not follow:
                 break
             await grown.wait()
+            if not path.exists():
+                return  # woken by its removal: there is nothing more to come
         if not follow and not path.exists():
             raise NotFound(f"run {run} has no log", code="log-absent")
 
-    async def remove(self, run: RunId) -> None:
-        for path in (self._path(run), self._sealed(run)):
-            path.unlink(missing_ok=True)
-        self._grown.pop(run, None)
+    async def jobs(self) -> tuple[JobId, ...]:
+        names = await anyio.to_thread.run_sync(os.listdir, self._directory)
+        return tuple(sorted({JobId(name[:_UUID_LENGTH]) for name in names}))
+
+    async def forget(self, job: JobId) -> None:
+        await anyio.to_thread.run_sync(_remove_all, self._directory, f"{job}-")
+        for run in [run for run in self._grown if run.startswith(f"{job}-")]:
+            self._grown.pop(run).set()
 
     def _path(self, run: RunId) -> Path:
         return self._directory / f"{run}.log"
@@ -114,6 +123,11 @@ class FileLogWriter:
 
     def close(self) -> None:
         self._file.close()
+
+
+def _remove_all(directory: Path, prefix: str) -> None:
+    for path in directory.glob(f"{glob.escape(prefix)}*"):
+        path.unlink(missing_ok=True)
 
 
 def _frame(line: LogLine) -> bytes:

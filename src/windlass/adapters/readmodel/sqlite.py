@@ -6,11 +6,12 @@ from typing import Any, cast
 
 import apsw
 from msgspec import json
+from msgspec.structs import replace
 
 from windlass.adapters.readmodel import schema
 from windlass.core.errors import Conflict, Invalid, NotFound, Unavailable
 from windlass.core.model.ids import JobId, Millis, TenantId, VolumeId
-from windlass.core.model.job import Job, JobSpec
+from windlass.core.model.job import Job, JobSpec, JobState
 from windlass.core.model.narrate import narrate
 from windlass.core.model.run import Run
 from windlass.core.model.views import JobEvent, JobPage, JobQuery, JobView, VolumeView
@@ -32,6 +33,7 @@ class SqliteReadTables:
         self._db.pragma("journal_mode", "wal")
         # What is lost in a power cut is taken in again from the store's watch: no sync per commit is needed.
         self._db.pragma("synchronous", "normal")
+        self._erased: list[JobView] = []
         self._migrate()
 
     def close(self) -> None:
@@ -41,14 +43,16 @@ class SqliteReadTables:
         return cast(int, self._one("SELECT revision FROM position"))
 
     def apply(self, changes: Sequence[Change], revision: int) -> tuple[JobView, ...]:
-        changed: dict[JobId, int] = {}
+        changed: dict[JobId, None] = {}
+        self._erased.clear()
         with self._db:
             for change in changes:
                 job = self._take_in(change)
                 if job is not None:
-                    changed[job] = change.revision
+                    changed[job] = None
             self._db.execute("UPDATE position SET revision = ?", (revision,))
-        return tuple(view for job in changed if (view := self._view_of(job)) is not None)
+        left = (view for job in changed if (view := self._view_of(job)) is not None)
+        return (*left, *self._erased)
 
     def reset(self, changes: Sequence[Change], revision: int) -> None:
         with self._db:
@@ -135,8 +139,8 @@ class SqliteReadTables:
                 return self._put_job(job, revision)
             case RunOver(run=run):
                 return self._put_run(run)
-            case JobErased(job=erased):
-                self._erase(erased)
+            case JobErased():
+                self._erase(outgoing, revision)
         return None
 
     def _put_job(self, job: Job, revision: int) -> JobId:
@@ -173,7 +177,14 @@ class SqliteReadTables:
     def _put_volume(self, key: VolumeId, volume: Volume) -> None:
         self._db.execute("INSERT OR REPLACE INTO volumes VALUES (?, ?, ?)", (key, volume.tenant, json.encode(volume)))
 
-    def _erase(self, job: JobId) -> None:
+    def _erase(self, erased: JobErased, revision: int) -> None:
+        """Its rows go; who follows it is told once more, with the job as over and deleted."""
+        job = erased.job
+        last = self._view_of(job)
+        if last is not None:
+            state = last.job.state if last.job.is_over else JobState.CANCELLED
+            over = replace(last.job, state=state, finished_at=last.job.finished_at or erased.at, is_deleted=True)
+            self._erased.append(replace(last, job=over, revision=revision))
         for sql in (
             "DELETE FROM jobs WHERE id = ?",
             "DELETE FROM specs WHERE job = ?",

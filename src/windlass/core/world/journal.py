@@ -39,6 +39,11 @@ class Journal:
         self._taken = end
         return list(islice(self._entries, end))
 
+    def retake(self, entries_max: int) -> list[Entry]:
+        """A smaller batch in place of the one taken."""
+        self._taken = 0
+        return self.take(entries_max)
+
     def settle(self) -> None:
         """The batch that was taken is durable: it can no longer be undone."""
         for _ in range(self._taken):
