@@ -14,7 +14,7 @@ up: setup ## start Windlass on this machine
 	@$(V)/windlass up $(ARGS)
 
 setup-dev:
-	@tools/setup runtime && tools/setup dev
+	@tools/setup dev
 
 parts: setup-dev ## the real servers the tests use (apt, when root on Debian)
 	@tools/parts
