@@ -145,15 +145,21 @@ class DockerRuntime:
         listed = await self._engine.call("GET", "/containers/json", params=params)
         runs = [RunId(c["Labels"][RUN]) for c in listed if self._owner.owns(c.get("Labels"))]
         seen: list[Observed] = []
+        failures: list[Unavailable] = []
         limiter = anyio.CapacityLimiter(LOOKS_AT_ONCE)
 
         async def look(run: RunId) -> None:
             async with limiter:
-                seen.append(await self.observe(run))
+                try:
+                    seen.append(await self.observe(run))
+                except Unavailable as exc:
+                    failures.append(exc)
 
         async with anyio.create_task_group() as tasks:
             for run in runs:
                 tasks.start_soon(look, run)
+        if failures:  # a part of the truth would pass for all of it
+            raise failures[0]
         return tuple(sorted((s for s in seen if s.phase is not Phase.ABSENT), key=lambda s: s.run))
 
     async def wait(self, run: RunId) -> Observed:
