@@ -1,8 +1,13 @@
 """Health, metrics, nodes, version, the page, and errors that are nobody's business."""
 
+from collections.abc import AsyncIterator
+
+import anyio
 import pytest
 
-from tests.api.home import ApiHome
+from tests.api.home import ApiHome, api_home, manifest
+from windlass.api import bodies
+from windlass.api.context import ApiLimits
 from windlass.wire.schema import NodeList, Problem, Ready, Version
 
 pytestmark = pytest.mark.anyio
@@ -96,3 +101,38 @@ async def test_a_form_is_no_document(api: ApiHome) -> None:
     for kind in ("application/x-www-form-urlencoded", "text/plain", "", "application/json; charset=latin-1"):
         answer = await api.client.post("/api/v1/jobs", content=b"{}", headers={"Content-Type": kind})
         assert (answer.status_code, answer.json()["code"]) == (415, "media-type"), kind
+
+
+async def test_a_server_that_is_full_says_so_and_empties_again() -> None:
+    async with api_home(limits=ApiLimits(requests_max=1)) as api:
+        await api.submit("sleep", "600", name="busy", graceSeconds=0)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(api.client.get, "/api/v1/jobs/busy/logs?follow=true")
+            with anyio.fail_after(20):
+                while (answer := await api.client.get("/healthz")).status_code == 200:
+                    await anyio.lowlevel.checkpoint()
+            assert (answer.status_code, answer.json()["code"], answer.headers["retry-after"]) == (
+                503,
+                "overloaded",
+                "1",
+            )
+            refused = await api.client.post("/api/v1/jobs", json=manifest("true"))
+            assert refused.status_code == 503
+            tasks.cancel_scope.cancel()
+        assert (await api.client.get("/healthz")).status_code == 200
+
+
+async def test_a_body_that_does_not_come_is_given_up(api: ApiHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    await api.submit("true", name="open", suspend=True)
+    monkeypatch.setattr(bodies, "DOCUMENT_SECONDS_MAX", 0.1)
+    monkeypatch.setattr(bodies, "IDLE_SECONDS_MAX", 0.1)
+
+    async def stuck() -> AsyncIterator[bytes]:
+        yield b"{"
+        await anyio.sleep_forever()
+
+    before = await api.trace()
+    for method, path in (("POST", "/api/v1/jobs"), ("PUT", "/api/v1/jobs/open/artifacts?path=x")):
+        answer = await api.client.request(method, path, content=stuck(), headers={"Content-Type": "application/json"})
+        assert (answer.status_code, answer.json()["code"]) == (408, "too-slow")
+    assert await api.trace() == before

@@ -11,7 +11,7 @@ from windlass.api.auth import Authenticator
 from windlass.api.context import ApiLimits, Context
 from windlass.api.envelope import Envelope
 from windlass.api.hot import HotApp
-from windlass.api.seats import Seats
+from windlass.api.seats import Crowd, Seats
 from windlass.api.submit import submit_bulk, submit_job
 from windlass.control.plane import ControlPlane
 from windlass.observe.metrics import ApiMetrics
@@ -60,7 +60,12 @@ def create_app(
     problems.install(app)
     openapi.install(app, bodies=(volumes.CopyFileRequest, volumes.CleanupRequest))
     envelope = partial(
-        Envelope, metrics=metrics, make_id=plane.ids.uuid7, revision=lambda: plane.read_model.revision, hosts=hosts
+        Envelope,
+        metrics=metrics,
+        make_id=plane.ids.uuid7,
+        revision=lambda: plane.read_model.revision,
+        crowd=Crowd(limits.requests_max),
+        hosts=hosts,
     )
     app.add_middleware(envelope)
     app.wrap_doors(envelope)

@@ -3,11 +3,13 @@
 from collections.abc import AsyncIterator
 from typing import Any, Final, TypeVar
 
+import anyio
 import anyio.to_thread
 from pydantic import BaseModel
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import Message
 
-from windlass.api.problems import Unsupported
+from windlass.api.problems import TooSlow, Unsupported
 from windlass.core.errors import Invalid, TooLarge
 from windlass.wire import documents
 from windlass.wire.documents import JSON_TYPE, YAML_TYPES, DocumentLimits
@@ -15,21 +17,29 @@ from windlass.wire.faults import validate
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
+DOCUMENT_SECONDS_MAX: Final = 30
+"""From the head of a request to the last byte of its document."""
+IDLE_SECONDS_MAX: Final = 60
+"""Between two chunks of an upload."""
 _THREAD_FROM: Final = 64 * 1024
 """Bytes; parsing more than this would hold up the loop's heartbeats."""
 _LENGTH_DIGITS_MAX: Final = 18
 
 
 async def read_body(request: Request, *, bytes_max: int) -> bytes:
-    """All of it, or TooLarge as soon as that is known."""
+    """All of it, or TooLarge as soon as that is known, or TooSlow."""
     check_length(request, bytes_max)
     chunks = []
     size = 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > bytes_max:
-            raise _too_large(bytes_max)
-        chunks.append(chunk)
+    try:
+        with anyio.fail_after(DOCUMENT_SECONDS_MAX):
+            async for chunk in request.stream():
+                size += len(chunk)
+                if size > bytes_max:
+                    raise _too_large(bytes_max)
+                chunks.append(chunk)
+    except TimeoutError:
+        raise TooSlow(f"the body did not come within {DOCUMENT_SECONDS_MAX} s") from None
     return b"".join(chunks)
 
 
@@ -54,15 +64,29 @@ async def read_model(request: Request, model: type[ModelT], *, bytes_max: int) -
 
 
 async def stream_body(request: Request, *, bytes_max: int) -> AsyncIterator[bytes]:
-    """Chunks as they come; TooLarge past the bound."""
+    """Chunks as they come; TooLarge past the bound, TooSlow when none comes for long."""
     check_length(request, bytes_max)
-    size = 0
-    async for chunk in request.stream():
+    size, has_more = 0, True
+    while has_more:
+        message = await _next_message(request)
+        chunk, has_more = message.get("body", b""), message.get("more_body", False)
         size += len(chunk)
         if size > bytes_max:
             raise _too_large(bytes_max)
         if chunk:
             yield chunk
+
+
+async def _next_message(request: Request) -> Message:
+    """A client that went away is no end of its body."""
+    try:
+        with anyio.fail_after(IDLE_SECONDS_MAX):
+            message = await request.receive()
+    except TimeoutError:
+        raise TooSlow(f"no bytes came for {IDLE_SECONDS_MAX} s") from None
+    if message["type"] == "http.disconnect":
+        raise ClientDisconnect
+    return message
 
 
 def media_type(request: Request) -> str:

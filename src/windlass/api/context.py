@@ -26,6 +26,8 @@ class ApiLimits(Struct, frozen=True, kw_only=True):
     upload_bytes_max: int = 16 << 30
     """Bytes of input one upload may bring, unpacked."""
     fetch_bytes_max: int = 4 << 30
+    requests_max: int = 4000
+    """Being answered at once, streams included; the next one is told to come back, while those inside are served well."""
     streams_max: int = 1000
     """Open followers (logs, events, terminals) at once; the next one is told to come back."""
 

@@ -11,6 +11,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from windlass.api.context import REVISION_HEADER, STALE_HEADER
 from windlass.api.problems import Misdirected, error_response, internal_response
+from windlass.api.seats import Crowd
+from windlass.core.errors import Unavailable, WindlassError
 from windlass.observe.metrics import ApiMetrics
 
 REQUEST_ID_HEADER: Final = "x-request-id"
@@ -30,12 +32,14 @@ class Envelope:
         metrics: ApiMetrics,
         make_id: Callable[[], str],
         revision: Callable[[], int],
+        crowd: Crowd,
         hosts: Collection[str] = (),
     ) -> None:
         self._app = app
         self._metrics = metrics
         self._make_id = make_id
         self._revision = revision
+        self._crowd = crowd
         self._hosts = frozenset(host.lower() for host in hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -54,12 +58,13 @@ class Envelope:
         state = scope.setdefault("state", {})
         state["request_id"] = request_id
         answer = _Answer(send, lambda headers: self._stamp(headers, scope, request_id))
+        has_entered = self._crowd.enter()
         try:
-            if self._is_host_ours(scope):
+            refusal = self._refusal(scope, has_entered)
+            if refusal is None:
                 await self._app(scope, receive, answer.send)
             else:
-                error = Misdirected("the Host header is not a name of this server")
-                await error_response(error, request_id)(scope, receive, answer.send)
+                await error_response(refusal, request_id)(scope, receive, answer.send)
         except ClientDisconnect:
             _log.info("client went away", request_id=request_id, path=scope["path"])
         except Exception:
@@ -68,7 +73,16 @@ class Envelope:
                 raise  # the answer has begun: only breaking the connection tells the client
             await internal_response(request_id)(scope, receive, answer.send)
         finally:
+            if has_entered:
+                self._crowd.leave()
             self._metrics.request(_route(scope), scope["method"], answer.status, time.perf_counter() - began)
+
+    def _refusal(self, scope: Scope, has_entered: bool) -> WindlassError | None:
+        if not has_entered:
+            return Unavailable("too many requests at once", code="overloaded", retry_after_seconds=1)
+        if not self._is_host_ours(scope):
+            return Misdirected("the Host header is not a name of this server")
+        return None
 
     def _stamp(self, headers: MutableHeaders, scope: Scope, request_id: str) -> None:
         headers[REQUEST_ID_HEADER] = request_id

@@ -25,6 +25,7 @@ _DESCRIPTIONS: Final = {
     401: "No token, or one that does not hold.",
     403: "The token may not do this.",
     404: "Absent, or another tenant's.",
+    408: "The body did not come in time.",
     409: "The state of things does not allow it; `code` says why.",
     413: "More bytes than are read here.",
     415: "A media type that is not read here.",
@@ -44,7 +45,7 @@ def _refusal(status: int) -> dict[str, Any]:
     }
 
 
-REFUSALS: Final = refusals(400, 401, 403, 404, 409, 413, 415, 429, 503)
+REFUSALS: Final = refusals(400, 401, 403, 404, 408, 409, 413, 415, 429, 503)
 """What any route with a token may answer."""
 
 

@@ -37,7 +37,13 @@ class Misdirected(WindlassError):
     default_code = "host"
 
 
-_STATUS: Final[dict[type[WindlassError], int]] = {Unsupported: 415, Misdirected: 421}
+class TooSlow(WindlassError):
+    """The rest of the request did not come in time."""
+
+    default_code = "too-slow"
+
+
+_STATUS: Final[dict[type[WindlassError], int]] = {TooSlow: 408, Unsupported: 415, Misdirected: 421}
 
 
 def install(app: FastAPI) -> None:

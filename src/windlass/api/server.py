@@ -18,7 +18,7 @@ from windlass.core.errors import Unavailable
 HEAD_BYTES_MAX: Final = 32 * 1024
 """Of the address and all header fields of one request."""
 HEAD_SECONDS_MAX: Final = 20.0
-"""Until a connection has sent the head of its first request: who opens sockets and says nothing is shown out."""
+"""For the head of a request, and from the connection to the first: who opens sockets and says nothing is shown out."""
 GRACE_SECONDS: Final = 3
 _WEBSOCKET_FRAME_MAX: Final = 1 << 20
 _BACKLOG: Final = 2048
@@ -71,14 +71,14 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):
-    """Bounds the head of a request in bytes and the first one in time; the parser itself takes any number of headers."""
+    """Bounds the head of a request in bytes and in time; the parser itself takes any number of headers, however slowly."""
 
     _head_bytes = 0
     _patience: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._patience = self.loop.call_later(HEAD_SECONDS_MAX, transport.close)
+        self._wait_for_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
@@ -86,6 +86,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self._head_bytes = 0
+        self._wait_for_head()
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
@@ -122,6 +123,10 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         if was_within and self._head_bytes > HEAD_BYTES_MAX:
             self.transport.write(_TOO_LARGE)
             self.transport.close()
+
+    def _wait_for_head(self) -> None:
+        if self._patience is None:
+            self._patience = self.loop.call_later(HEAD_SECONDS_MAX, self.transport.close)
 
     def _stop_waiting(self) -> None:
         if self._patience is not None:

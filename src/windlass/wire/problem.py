@@ -34,6 +34,7 @@ _TITLES: Final = {
     404: "Not found",
     405: "Method not allowed here",
     406: "Not available in that form",
+    408: "Too slow",
     409: "The state of things does not allow it",
     413: "Too large",
     415: "Media type not read here",
