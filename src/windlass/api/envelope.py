@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 import structlog
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -17,6 +17,13 @@ from windlass.observe.metrics import ApiMetrics
 
 REQUEST_ID_HEADER: Final = "x-request-id"
 LOOPBACK_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+RawHeaders = list[tuple[bytes, bytes]]
+"""Names in lower case, as ASGI has them."""
+_REQUEST_ID: Final = REQUEST_ID_HEADER.encode()
+_REVISION: Final = REVISION_HEADER.encode()
+_STALE: Final = STALE_HEADER.encode()
+_ALWAYS: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 
 _log = structlog.get_logger()
 
@@ -84,13 +91,15 @@ class Envelope:
             return Misdirected("the Host header is not a name of this server")
         return None
 
-    def _stamp(self, headers: MutableHeaders, scope: Scope, request_id: str) -> None:
-        headers[REQUEST_ID_HEADER] = request_id
-        headers.setdefault("x-content-type-options", "nosniff")
-        headers.setdefault("cache-control", "no-store")
-        headers.setdefault(REVISION_HEADER, str(self._revision()))
+    def _stamp(self, headers: RawHeaders, scope: Scope, request_id: str) -> None:
+        """What a route has set stays. Raw pairs, because this is done for every answer."""
+        given = {name for name, _ in headers}
+        headers.append((_REQUEST_ID, request_id.encode()))
+        headers.extend(pair for pair in _ALWAYS if pair[0] not in given)
+        if _REVISION not in given:
+            headers.append((_REVISION, str(self._revision()).encode()))
         if scope["state"].get("is_stale"):
-            headers[STALE_HEADER] = "true"
+            headers.append((_STALE, b"true"))
 
     def _is_host_ours(self, scope: Scope) -> bool:
         if not self._hosts:
@@ -102,7 +111,7 @@ class Envelope:
 class _Answer:
     """Counts whether and how an answer has begun, and stamps its head."""
 
-    def __init__(self, send: Send, stamp: Callable[[MutableHeaders], None]) -> None:
+    def __init__(self, send: Send, stamp: Callable[[RawHeaders], None]) -> None:
         self._send = send
         self._stamp = stamp
         self.status = 0
@@ -110,7 +119,8 @@ class _Answer:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            self._stamp(MutableHeaders(raw=message.setdefault("headers", [])))
+            headers = message["headers"] = list(message.get("headers", ()))
+            self._stamp(headers)
         await self._send(message)
 
 
