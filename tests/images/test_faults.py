@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.images import making
@@ -188,6 +189,31 @@ async def test_a_node_that_accepts_and_then_says_nothing_is_given_up_in_time(
     finally:
         silent.ssh.resume()
     assert (report.exit_code, report.faults[silent.name].code) == (3, "ssh.unreachable")
+
+
+async def test_a_login_whose_shell_hangs_is_given_up_in_time(lab: Lab, run_sync: Any, tmp_path: Path) -> None:
+    (one,) = lab.docker(1)
+    stuck = lab.scripted_node({"sh": "sleep 30"})
+    report = await run_sync(lab.config([one, stuck], lab.repository(), tmp_path, ssh_connect_timeout_seconds=1))
+    assert (report.exit_code, report.faults[stuck.name].code) == (3, "ssh.unreachable")
+
+
+async def test_a_pull_that_talks_without_end_costs_no_memory(lab: Lab, run_sync: Any, tmp_path: Path) -> None:
+    (one,) = lab.docker(1)
+    prefix = lab.repository()
+    pull(one, lab.push(f"{prefix}app", "1", content()))
+    talker = lab.scripted_node(
+        {
+            "docker": """case "$1 $2" in
+              "image ls"|"version "*) exit 0;;
+              pull*) head -c 200000000 /dev/zero; echo "manifest unknown" >&2; exit 7;;
+            esac"""
+        }
+    )
+    before = psutil.Process().memory_info().rss
+    report = await run_sync(lab.config([one, talker], prefix, tmp_path, peers="never"))
+    assert report.results[0].words == "FAILED (EXIT 7)"
+    assert psutil.Process().memory_info().rss - before < 100 * MIB
 
 
 async def test_two_runtimes_on_one_machine_are_two_nodes_when_asked_for(

@@ -136,7 +136,8 @@ class _NodePulls:
     async def _try(self, want: Want, timeout_seconds: int) -> Finished:
         try:
             command = self._node.runtime.pull(want.name)
-            return await self._node.shell.run(command, timeout_seconds=timeout_seconds)
+            # What a pull prints is not used; ctr alone fills megabytes with its progress.
+            return await self._node.shell.run(command, timeout_seconds=timeout_seconds, stdout_max=None)
         except NodeError as error:
             # The line broke, perhaps only for a moment; the next try connects again.
             return Finished(exit=255, stderr=str(error))

@@ -71,6 +71,10 @@ def _one_of(*names: str) -> Callable[[str], str]:
     return read
 
 
+def _level(text: str) -> str:
+    return _one_of(*_LEVELS)("WARNING" if text.upper() == "WARN" else text)
+
+
 def _runtimes(text: str) -> tuple[str, ...]:
     names = tuple(text.replace(",", " ").split())
     if not names or any(name not in ("auto", "all", *RUNTIMES) for name in names):
@@ -97,7 +101,7 @@ SETTINGS: Final = (
     Setting("MAX_PARALLEL", "max_parallel", _whole(1, 64), "4", "pulls at once on each node"),
     Setting("MAX_TOTAL", "max_total", _whole(1, 4096), "64", "pulls at once over all nodes together"),
     Setting("SSH_CONNECT_TIMEOUT", "ssh_connect_timeout_seconds", _whole(1, 600), "10", "seconds to reach a node"),
-    Setting("LOG_LEVEL", "log_level", _one_of(*_LEVELS), "INFO", "DEBUG, INFO, WARNING or ERROR"),
+    Setting("LOG_LEVEL", "log_level", _level, "INFO", "DEBUG, INFO, WARNING or ERROR"),
     Setting("MAX_LOG_SIZE", "max_log_bytes", _size(4096), "10M", "bytes of one log file; then a line says so"),
     Setting("LOG_RETENTION_DAYS", "log_retention_days", _whole(1, 36500), "30", "days its own dated logs are kept"),
     Setting("RUNTIME", "runtimes", _runtimes, "auto", "auto (first that answers), all, or crictl docker ctr podman"),

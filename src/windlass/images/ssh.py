@@ -38,6 +38,7 @@ _SLACK_SECONDS: Final = 15
 _SESSIONS_MAX: Final = 5
 """Per connection; further ones get a connection of their own. OpenSSH allows ten (MaxSessions), and when all commands
 are ended at once each needs a second session for it."""
+_BEGIN_FACTOR: Final = 3
 _JUMPS_MAX: Final = 8
 _WINDOW: Final = 8 << 20
 """Bytes under way in a channel: enough for a fast line with a long round trip."""
@@ -116,9 +117,12 @@ class Shell:
         self._opening = anyio.Lock()
 
     async def run(
-        self, *stages: Argv, timeout_seconds: int = 60, stdout_max: int = STDOUT_MAX, sudo: bool | None = None
+        self, *stages: Argv, timeout_seconds: int = 60, stdout_max: int | None = STDOUT_MAX, sudo: bool | None = None
     ) -> Finished:
-        """Run to the end and collect. A command that does not exist exits 127, one that is late is `is_late`."""
+        """Run to the end and collect; without `stdout_max` its output is read and thrown away.
+
+        A command that does not exist exits 127, one that is late is `is_late`.
+        """
         started = anyio.current_time()
         async with self.process(*stages, timeout_seconds=timeout_seconds, sudo=sudo) as running:
             running.process.stdin.write_eof()
@@ -138,12 +142,15 @@ class Shell:
         command = render(stages, timeout_seconds=timeout_seconds, sudo=as_root)
         connection, sessions = await self._connection()
         async with sessions:
-            with _translated(self.name):
+            # A login that hangs (a home on a dead file server) must not hang us: a command begins soon or not at all.
+            patience = _BEGIN_FACTOR * self._settings.ssh_connect_timeout_seconds
+            with _translated(self.name), anyio.fail_after(patience):
                 process = await connection.create_process(command, encoding=None, window=_WINDOW)
             running = Running(process, connection, _SUDO if as_root else ())
             try:
                 with _translated(self.name):
-                    await _learn_pid(running)
+                    with anyio.fail_after(patience):
+                        await _learn_pid(running)
                     yield running
             finally:
                 await running.end()
@@ -232,7 +239,7 @@ async def _learn_pid(running: Running) -> None:
     running.said = bytes(said)
 
 
-async def _collect(running: Running, stdout_max: int, node: str) -> tuple[bytes, bytes]:
+async def _collect(running: Running, stdout_max: int | None, node: str) -> tuple[bytes, bytes]:
     err = bytearray(running.said)
     out = bytearray()
 
@@ -243,6 +250,8 @@ async def _collect(running: Running, stdout_max: int, node: str) -> tuple[bytes,
     async with task_group() as tasks:
         tasks.start_soon(drain_errors)
         while chunk := await running.process.stdout.read(256 << 10):
+            if stdout_max is None:
+                continue
             out.extend(chunk)
             if len(out) > stdout_max:
                 raise OutputRefused("node.output", f"more than {stdout_max} bytes of output", where=node)

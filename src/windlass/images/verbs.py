@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from windlass.images import render
 from windlass.images.copying import CopyOrder, copy_image
 from windlass.images.errors import ImageSyncError
 from windlass.images.initial import initial_settings
-from windlass.images.progress import Quiet, bars
+from windlass.images.progress import Progress, Quiet, bars
 from windlass.images.pruning import prune_nodes, read_protected
 from windlass.images.report import EXIT_COULD_NOT_RUN, EXIT_OK, Report
 from windlass.images.session import (
@@ -33,14 +33,10 @@ def sync(invocation: Invocation, *, is_dry_run: bool, source: str | None, as_jso
     choices = Choices(is_dry_run=is_dry_run, source=source)
 
     def work(session: Session) -> int:
-        async def quietly() -> Report:
-            return await synchronise(session.config, session.logs, Quiet(), choices=choices, pause=jittered_pause)
+        async def run(progress: Progress) -> Report:
+            return await synchronise(session.config, session.logs, progress, choices=choices, pause=jittered_pause)
 
-        async def visibly() -> Report:
-            with bars() as shown:
-                return await synchronise(session.config, session.logs, shown, choices=choices, pause=jittered_pause)
-
-        report = run_interruptibly(visibly if sys.stderr.isatty() and not is_quiet else quietly)
+        report = _watched(run, is_quiet=is_quiet)
         _show(_json(report.as_json()) if as_json else render.summary(report))
         return report.exit_code
 
@@ -83,9 +79,11 @@ def copy(invocation: Invocation, image: str, *, source: str | None, targets: Seq
         except BadReference as error:
             raise ImageSyncError("image.invalid", str(error), where="IMAGE") from error
         order = CopyOrder(name=name, source=source, targets=tuple(targets))
-        report = run_interruptibly(
-            lambda: copy_image(session.config, session.logs, Quiet(), order, pause=jittered_pause)
-        )
+
+        async def run(progress: Progress) -> Report:
+            return await copy_image(session.config, session.logs, progress, order, pause=jittered_pause)
+
+        report = _watched(run)
         _show(_json(report.as_json()) if as_json else render.summary(report))
         return report.exit_code
 
@@ -104,6 +102,17 @@ def write_settings(path: Path) -> int:
         return EXIT_COULD_NOT_RUN
     _show(f"{path} written. Set NODES, PREFIXES and LOG_DIR, then try: image-sync --config {path} --dry-run")
     return EXIT_OK
+
+
+def _watched(run: Callable[[Progress], Awaitable[Report]], *, is_quiet: bool = False) -> Report:
+    """With bars where somebody looks."""
+
+    async def visibly() -> Report:
+        with bars() as shown:
+            return await run(shown)
+
+    is_seen = sys.stderr.isatty() and not is_quiet
+    return run_interruptibly(visibly if is_seen else lambda: run(Quiet()))
 
 
 def _in_session(invocation: Invocation, work: Callable[[Session], int], verb: str) -> int:
