@@ -1,178 +1,75 @@
 """What every runtime must do, whatever runs the runs. A test module mixes `RuntimeContract` in and provides `harness`.
 
 Behaviours are neutral steps (`Say`, `Exit`, …); a harness turns them into a command that its runtime understands. What only
-some runtimes have (images, a memory limit, ways in for people) is a trait: without it the test is left out.
+some runtimes have (ways in for people) is a trait: without it the test is left out.
 """
 
-import io
-import shlex
-import tarfile
-import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager
-from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 import pytest
-from msgspec import Struct
 
+from tests.contracts.runtime_acts import (
+    DEADLINE_SECONDS,
+    a_volume,
+    all_lines,
+    all_said,
+    created,
+    get_files,
+    joined,
+    need,
+    position_after,
+    put_files,
+    read_file,
+    soon,
+    started,
+    try_start,
+    until_it_says,
+)
+from tests.contracts.runtime_behaviours import (
+    Append,
+    Await,
+    Copy,
+    Exit,
+    Harness,
+    IgnoreTerm,
+    Link,
+    ReadLine,
+    RealClock,
+    Say,
+    Show,
+    Sleep,
+    Step,
+    Trait,
+    Trap,
+    Variable,
+    an_assignment,
+    as_fake,
+    as_shell,
+)
 from windlass.core.errors import Conflict, Invalid, NotFound
-from windlass.core.model.assignment import Assignment
-from windlass.core.model.ids import JobId, Millis, RunId, TenantId, VolumeId
-from windlass.core.model.job import JobSpec
-from windlass.core.model.resources import Resources
-from windlass.core.model.run import Intent, Token
-from windlass.ports.runtime import LogLine, LogPosition, Observed, Phase, Runtime, StartFailed, Stream, Terminal
+from windlass.core.model.ids import Millis, RunId, VolumeId
+from windlass.core.model.run import Token
+from windlass.ports.runtime import LogPosition, Observed, Phase, Stream
 
-DEADLINE_SECONDS = 60
+__all__ = ["Harness", "RealClock", "RuntimeContract", "Step", "Trait", "an_assignment", "as_fake", "as_shell"]
+
 FOREVER = 3600
-
-
-class RealClock:
-    """Time as it passes: a real engine's containers know no other."""
-
-    def __init__(self) -> None:
-        self._wall_at_zero = time.time() - time.monotonic()
-
-    def now(self) -> Millis:
-        return Millis(time.monotonic_ns() // 1_000_000)
-
-    def wall(self, at: Millis) -> float:
-        return self._wall_at_zero + at / 1000
-
-    async def sleep_until(self, at: Millis) -> None:
-        await anyio.sleep(max(0, at - self.now()) / 1000)
-
-
-class Say(Struct, frozen=True):
-    """Bytes as they are; newlines are the caller's."""
-
-    data: bytes
-    stream: Stream = Stream.STDOUT
-
-
-class Sleep(Struct, frozen=True):
-    seconds: float
-
-
-class Exit(Struct, frozen=True):
-    code: int
-
-
-class IgnoreTerm(Struct, frozen=True):
-    """Only SIGKILL ends it from here on."""
-
-
-class Trap(Struct, frozen=True):
-    """SIGTERM ends it with this code from here on."""
-
-    code: int
-
-
-class Variable(Struct, frozen=True):
-    """Print a variable and a newline."""
-
-    name: str
-
-
-class Append(Struct, frozen=True):
-    """A line at the end of a file of the volume."""
-
-    path: str
-    text: str
-
-
-class Link(Struct, frozen=True):
-    path: str
-    target: str
-
-
-class Show(Struct, frozen=True):
-    """Print a file of the volume."""
-
-    path: str
-
-
-class Await(Struct, frozen=True):
-    """Until that file of the volume is there."""
-
-    path: str
-
-
-class Copy(Struct, frozen=True):
-    """Input to output, until it ends."""
-
-
-class ReadLine(Struct, frozen=True):
-    """One line of input, printed."""
-
-
-Step = Say | Sleep | Exit | IgnoreTerm | Trap | Variable | Append | Link | Show | Await | Copy | ReadLine
-
-
-class Trait(StrEnum):
-    TERMINAL = "a run may have a terminal, and attach reaches it"
-    EXECUTE = "a second process may be started beside a run"
-    DEBUG = "a shell may be started beside a volume"
-
-
-class Harness(Protocol):
-    """A machine under test and the runtime on it."""
-
-    runtime: Runtime
-    traits: frozenset[Trait]
-    image: str
-
-    def command(self, *steps: Step) -> tuple[str, ...]: ...
-
-    def open(self, *, installation: str = ..., node: str = ...) -> AbstractAsyncContextManager[Runtime]:
-        """Another runtime on the same machine: by default of the same installation and node, as after a crash."""
-        ...
-
-
-def as_shell(steps: tuple[Step, ...]) -> tuple[str, ...]:
-    """For runtimes whose runs have a POSIX shell and the volume at $WINDLASS_ARTIFACTS."""
-    return ("sh", "-c", "\n".join(_shell(step) for step in steps))
-
-
-def as_fake(steps: tuple[Step, ...]) -> tuple[str, ...]:
-    """For the fake's own script."""
-    return ("do", *(_fake(step) for step in steps))
-
-
-def an_assignment(harness: Harness, name: str, *steps: Step, **changes: Any) -> Assignment:
-    """`changes` go to the spec, unless the assignment has a field of that name."""
-    own = {key: changes.pop(key) for key in tuple(changes) if key in Assignment.__struct_fields__}
-    spec = {"command": harness.command(*steps), "image": harness.image} | changes
-    spec.setdefault("needs", Resources(cpu_millis=500, memory_bytes=64 << 20))
-    fields: dict[str, Any] = {
-        "run": RunId(f"{name}-1"),
-        "job": JobId(name),
-        "tenant": TenantId("acme"),
-        "name": f"job-{name}",
-        "token": Token(3, 14),
-        "intent": Intent.RUN,
-        "volume": VolumeId(f"v-{name}"),
-        "attempt": 1,
-        "spec": JobSpec(**spec),
-    }
-    return Assignment(**(fields | own))
 
 
 class Lifecycle:
     async def test_a_run_that_was_never_made_is_absent(self, harness: Harness) -> None:
         seen = await harness.runtime.observe(RunId("nobody-1"))
         assert seen == Observed(run=RunId("nobody-1"), phase=Phase.ABSENT)
-        assert (await _soon(harness.runtime.wait(RunId("nobody-1")))).phase is Phase.ABSENT
+        assert (await soon(harness.runtime.wait(RunId("nobody-1")))).phase is Phase.ABSENT
 
     async def test_a_created_run_has_its_token_and_does_not_run(self, harness: Harness) -> None:
-        assignment = await _created(harness, "made", Exit(0))
+        assignment = await created(harness, "made", Exit(0))
         seen = await harness.runtime.observe(assignment.run)
         assert (seen.phase, seen.token, seen.pid, seen.exit_code) == (Phase.CREATED, Token(3, 14), None, None)
 
     async def test_a_running_run_has_a_process(self, harness: Harness) -> None:
-        assignment = await _started(harness, "busy", Sleep(FOREVER))
+        assignment = await started(harness, "busy", Sleep(FOREVER))
         seen = await harness.runtime.observe(assignment.run)
         assert seen.phase is Phase.RUNNING
         assert seen.pid is not None
@@ -181,8 +78,8 @@ class Lifecycle:
 
     @pytest.mark.parametrize("code", [0, 3, 255])
     async def test_a_run_ends_with_its_own_exit_code(self, harness: Harness, code: int) -> None:
-        assignment = await _started(harness, f"ends{code}", Say(b"done\n"), Exit(code))
-        seen = await _soon(harness.runtime.wait(assignment.run))
+        assignment = await started(harness, f"ends{code}", Say(b"done\n"), Exit(code))
+        seen = await soon(harness.runtime.wait(assignment.run))
         assert (seen.phase, seen.exit_code, seen.is_oom, seen.token) == (Phase.EXITED, code, False, Token(3, 14))
         assert seen.ran_ms >= 0
         assert seen.started_wall is not None
@@ -190,7 +87,7 @@ class Lifecycle:
         assert await harness.runtime.observe(assignment.run) == seen
 
     async def test_creating_again_changes_nothing(self, harness: Harness) -> None:
-        assignment = await _created(harness, "again", Append("starts", "x"), Sleep(FOREVER))
+        assignment = await created(harness, "again", Append("starts", "x"), Sleep(FOREVER))
         await harness.runtime.create(assignment)
         await harness.runtime.start(assignment.run)
         before = await harness.runtime.observe(assignment.run)
@@ -199,30 +96,30 @@ class Lifecycle:
         assert before.phase is Phase.RUNNING
 
     async def test_many_starts_at_once_start_it_once(self, harness: Harness) -> None:
-        assignment = await _created(harness, "once", Append("starts", "x"), Exit(0))
+        assignment = await created(harness, "once", Append("starts", "x"), Exit(0))
         async with anyio.create_task_group() as tasks:
             for _ in range(8):
                 tasks.start_soon(harness.runtime.start, assignment.run)
-        await _soon(harness.runtime.wait(assignment.run))
-        assert await _file(harness, assignment.volume, "starts") == b"x\n"
+        await soon(harness.runtime.wait(assignment.run))
+        assert await read_file(harness, assignment.volume, "starts") == b"x\n"
 
     async def test_what_has_ended_is_not_started_again(self, harness: Harness) -> None:
-        assignment = await _started(harness, "ended", Append("starts", "x"), Exit(4))
-        before = await _soon(harness.runtime.wait(assignment.run))
+        assignment = await started(harness, "ended", Append("starts", "x"), Exit(4))
+        before = await soon(harness.runtime.wait(assignment.run))
         await harness.runtime.start(assignment.run)
         async with harness.open() as successor:
             await successor.start(assignment.run)
             assert await successor.observe(assignment.run) == before
-        assert await _file(harness, assignment.volume, "starts") == b"x\n"
+        assert await read_file(harness, assignment.volume, "starts") == b"x\n"
 
     async def test_a_successor_starts_what_was_only_created(self, harness: Harness) -> None:
-        assignment = await _created(harness, "heir", Append("starts", "x"), Exit(0))
+        assignment = await created(harness, "heir", Append("starts", "x"), Exit(0))
         async with harness.open() as successor:
             await successor.create(assignment)
             await successor.start(assignment.run)
-            assert (await _soon(successor.wait(assignment.run))).exit_code == 0
+            assert (await soon(successor.wait(assignment.run))).exit_code == 0
         await harness.runtime.start(assignment.run)
-        assert await _file(harness, assignment.volume, "starts") == b"x\n"
+        assert await read_file(harness, assignment.volume, "starts") == b"x\n"
 
     async def test_starting_what_is_absent_is_not_found(self, harness: Harness) -> None:
         with pytest.raises(NotFound):
@@ -230,17 +127,17 @@ class Lifecycle:
 
     async def test_a_command_that_does_not_exist_never_succeeds(self, harness: Harness) -> None:
         """Refused at the start, or, where an init program is in between, an exit code as a shell would give it."""
-        assignment = await _created(harness, "typo", command=("no-such-command",))
-        outcomes = [await _try_start(harness.runtime, assignment.run) for _ in range(2)]
+        assignment = await created(harness, "typo", command=("no-such-command",))
+        outcomes = [await try_start(harness.runtime, assignment.run) for _ in range(2)]
         seen = await harness.runtime.observe(assignment.run)
         if seen.phase is Phase.CREATED:
             assert all("no-such-command" in outcome for outcome in outcomes)
             assert "no-such-command" in seen.error
         else:
-            assert (await _soon(harness.runtime.wait(assignment.run))).exit_code == 127
+            assert (await soon(harness.runtime.wait(assignment.run))).exit_code == 127
 
     async def test_a_wait_begun_early_sees_the_end(self, harness: Harness) -> None:
-        assignment = await _created(harness, "early", Await("go"), Exit(5))
+        assignment = await created(harness, "early", Await("go"), Exit(5))
         ends: list[Observed] = []
 
         async def wait() -> None:
@@ -251,12 +148,12 @@ class Lifecycle:
                 tasks.start_soon(wait)
                 await harness.runtime.start(assignment.run)
                 tasks.start_soon(wait)
-                await _put(harness, assignment.volume, "", {"go": b""})
+                await put_files(harness, assignment.volume, "", {"go": b""})
         assert [end.exit_code for end in ends] == [5, 5]
 
     async def test_a_wait_begun_early_sees_the_end_of_a_short_run(self, harness: Harness) -> None:
         """So short that it may be over between any two looks."""
-        assignments = [await _created(harness, f"short{n}", Exit(n)) for n in range(3)]
+        assignments = [await created(harness, f"short{n}", Exit(n)) for n in range(3)]
         ends: dict[str, int | None] = {}
 
         async def wait(run: RunId) -> None:
@@ -271,36 +168,36 @@ class Lifecycle:
         assert ends == {"short0-1": 0, "short1-1": 1, "short2-1": 2}
 
     async def test_stopping_asks_first(self, harness: Harness) -> None:
-        assignment = await _started(harness, "polite", Trap(7), Say(b"ready\n"), Sleep(FOREVER))
-        await _says(harness.runtime, assignment.run, b"ready")
-        await _soon(harness.runtime.stop(assignment.run, grace_ms=Millis(60_000)))
+        assignment = await started(harness, "polite", Trap(7), Say(b"ready\n"), Sleep(FOREVER))
+        await until_it_says(harness.runtime, assignment.run, b"ready")
+        await soon(harness.runtime.stop(assignment.run, grace_ms=Millis(60_000)))
         seen = await harness.runtime.observe(assignment.run)
         assert (seen.phase, seen.exit_code) == (Phase.EXITED, 7)
 
     async def test_stopping_insists_after_the_grace(self, harness: Harness) -> None:
-        assignment = await _started(harness, "stubborn", IgnoreTerm(), Say(b"ready\n"), Sleep(FOREVER))
-        await _says(harness.runtime, assignment.run, b"ready")
-        await _soon(harness.runtime.stop(assignment.run, grace_ms=Millis(1_000)))
+        assignment = await started(harness, "stubborn", IgnoreTerm(), Say(b"ready\n"), Sleep(FOREVER))
+        await until_it_says(harness.runtime, assignment.run, b"ready")
+        await soon(harness.runtime.stop(assignment.run, grace_ms=Millis(1_000)))
         seen = await harness.runtime.observe(assignment.run)
         assert (seen.phase, seen.exit_code, seen.is_oom) == (Phase.EXITED, 137, False)
 
     async def test_stopping_what_does_not_run_is_fine(self, harness: Harness) -> None:
-        over = await _started(harness, "over", Exit(2))
-        before = await _soon(harness.runtime.wait(over.run))
+        over = await started(harness, "over", Exit(2))
+        before = await soon(harness.runtime.wait(over.run))
         await harness.runtime.stop(over.run, grace_ms=Millis(1_000))
         await harness.runtime.stop(RunId("nobody-1"), grace_ms=Millis(1_000))
         assert await harness.runtime.observe(over.run) == before
 
     async def test_removing_ends_it_and_may_be_repeated(self, harness: Harness) -> None:
-        assignment = await _started(harness, "gone", Append("kept", "x"), Say(b"ready\n"), IgnoreTerm(), Sleep(FOREVER))
-        await _says(harness.runtime, assignment.run, b"ready")
-        await _soon(harness.runtime.remove(assignment.run))
+        assignment = await started(harness, "gone", Append("kept", "x"), Say(b"ready\n"), IgnoreTerm(), Sleep(FOREVER))
+        await until_it_says(harness.runtime, assignment.run, b"ready")
+        await soon(harness.runtime.remove(assignment.run))
         await harness.runtime.remove(assignment.run)
         assert (await harness.runtime.observe(assignment.run)).phase is Phase.ABSENT
-        assert await _file(harness, assignment.volume, "kept") == b"x\n"
+        assert await read_file(harness, assignment.volume, "kept") == b"x\n"
 
     async def test_a_wait_ends_when_its_run_is_removed(self, harness: Harness) -> None:
-        assignment = await _started(harness, "vanishes", Sleep(FOREVER))
+        assignment = await started(harness, "vanishes", Sleep(FOREVER))
         ends: list[Observed] = []
 
         async def wait() -> None:
@@ -316,30 +213,30 @@ class Lifecycle:
         names = ("WINDLASS_JOB", "WINDLASS_RUN", "WINDLASS_ATTEMPT", "WINDLASS_INDEX", "WINDLASS_COUNT", "COLOUR")
         env = (("COLOUR", "dark blue; $HOME"), ("WINDLASS_RUN", "an impostor"))
         changes = {"env": env, "index": 2, "count": 5, "attempt": 4}
-        assignment = await _started(harness, "who", *map(Variable, names), **changes)
-        lines = await _all_lines(harness.runtime, assignment.run)
+        assignment = await started(harness, "who", *map(Variable, names), **changes)
+        lines = await all_lines(harness.runtime, assignment.run)
         assert [line.text for line in lines] == [b"who", b"who-1", b"4", b"2", b"5", b"dark blue; $HOME"]
 
 
 class Ownership:
     async def test_all_ours_are_listed_in_every_phase(self, harness: Harness) -> None:
-        await _created(harness, "a", Exit(0))
-        await _started(harness, "b", Sleep(FOREVER))
-        over = await _started(harness, "c", Exit(9))
-        await _soon(harness.runtime.wait(over.run))
+        await created(harness, "a", Exit(0))
+        await started(harness, "b", Sleep(FOREVER))
+        over = await started(harness, "c", Exit(9))
+        await soon(harness.runtime.wait(over.run))
         seen = {s.run: (s.phase, s.exit_code) for s in await harness.runtime.observe_all()}
         assert seen == {"a-1": (Phase.CREATED, None), "b-1": (Phase.RUNNING, None), "c-1": (Phase.EXITED, 9)}
 
     async def test_a_successor_finds_what_its_predecessor_left(self, harness: Harness) -> None:
-        assignment = await _started(harness, "left", Say(b"one\n"), Exit(6))
-        before = await _soon(harness.runtime.wait(assignment.run))
+        assignment = await started(harness, "left", Say(b"one\n"), Exit(6))
+        before = await soon(harness.runtime.wait(assignment.run))
         async with harness.open() as successor:
             assert await successor.observe_all() == (before,)
-            assert [line.text for line in await _all_lines(successor, assignment.run)] == [b"one"]
+            assert [line.text for line in await all_lines(successor, assignment.run)] == [b"one"]
 
     @pytest.mark.parametrize("stranger", [{"installation": "other"}, {"node": "other"}], ids=["installation", "node"])
     async def test_strangers_on_the_same_machine_do_not_meet(self, harness: Harness, stranger: dict[str, str]) -> None:
-        assignment = await _started(harness, "mine", Sleep(FOREVER))
+        assignment = await started(harness, "mine", Sleep(FOREVER))
         async with harness.open(**stranger) as other:
             await other.ensure_volume(VolumeId("theirs"), labels={})
             assert await other.observe_all() == ()
@@ -355,10 +252,10 @@ class Ownership:
         assert await harness.runtime.volumes() == (assignment.volume,)
 
     async def test_removing_all_leaves_nothing(self, harness: Harness) -> None:
-        await _created(harness, "a", Exit(0))
-        await _started(harness, "b", IgnoreTerm(), Sleep(FOREVER))
+        await created(harness, "a", Exit(0))
+        await started(harness, "b", IgnoreTerm(), Sleep(FOREVER))
         await harness.runtime.ensure_volume(VolumeId("alone"), labels={"purpose": "test"})
-        assert await _soon(harness.runtime.remove_all()) == 5
+        assert await soon(harness.runtime.remove_all()) == 5
         assert await harness.runtime.observe_all() == ()
         assert await harness.runtime.volumes() == ()
         assert await harness.runtime.remove_all() == 0
@@ -375,8 +272,8 @@ class Ownership:
 class Logs:
     async def test_both_streams_are_kept_apart_and_in_order(self, harness: Harness) -> None:
         steps = [Say(b"%d\n" % n, Stream.STDERR if n % 3 == 0 else Stream.STDOUT) for n in range(30)]
-        assignment = await _started(harness, "streams", *steps)
-        lines = await _all_lines(harness.runtime, assignment.run)
+        assignment = await started(harness, "streams", *steps)
+        lines = await all_lines(harness.runtime, assignment.run)
         errors = [int(line.text) for line in lines if line.stream is Stream.STDERR]
         outputs = [int(line.text) for line in lines if line.stream is Stream.STDOUT]
         assert errors == [n for n in range(30) if n % 3 == 0]
@@ -387,13 +284,13 @@ class Logs:
     async def test_resuming_anywhere_gives_exactly_the_rest(self, harness: Harness) -> None:
         burst = b"".join(b"%d\n" % n for n in range(8))
         steps = [Say(burst), Say(b"a" * 40_000 + b"\n"), Say(burst, Stream.STDERR), Say(b"x\n\n\ny\n"), Say(b"end")]
-        assignment = await _started(harness, "resume", *steps)
-        await _soon(harness.runtime.wait(assignment.run))
-        lines = await _all_lines(harness.runtime, assignment.run)
+        assignment = await started(harness, "resume", *steps)
+        await soon(harness.runtime.wait(assignment.run))
+        lines = await all_lines(harness.runtime, assignment.run)
         assert len(lines) > 20
         async with harness.open() as successor:
             for number in range(len(lines) + 1):
-                rest = await _all_lines(successor, assignment.run, after=_position(lines[:number]))
+                rest = await all_lines(successor, assignment.run, after=position_after(lines[:number]))
                 assert rest == lines[number:], f"resumed after {number} lines"
 
     @pytest.mark.parametrize(
@@ -412,98 +309,98 @@ class Logs:
         ids=["unfinished", "finished", "empty-lines", "piece", "two-pieces", "long", "bytes", "binary", "nothing"],
     )
     async def test_the_bytes_come_back_as_they_were_written(self, harness: Harness, written: bytes) -> None:
-        assignment = await _started(harness, "bytes", Say(written))
-        lines = await _all_lines(harness.runtime, assignment.run)
-        assert _joined(lines) == written
+        assignment = await started(harness, "bytes", Say(written))
+        lines = await all_lines(harness.runtime, assignment.run)
+        assert joined(lines) == written
 
     async def test_a_follower_sees_lines_while_the_run_goes_on(self, harness: Harness) -> None:
-        assignment = await _started(harness, "live", Say(b"before\n"), Await("go"), Say(b"after\n"))
+        assignment = await started(harness, "live", Say(b"before\n"), Await("go"), Say(b"after\n"))
         seen = []
         with anyio.fail_after(DEADLINE_SECONDS):
             async for line in harness.runtime.logs(assignment.run, after=LogPosition()):
                 seen.append(line.text)
                 if line.text == b"before":
                     assert (await harness.runtime.observe(assignment.run)).phase is Phase.RUNNING
-                    await _put(harness, assignment.volume, "", {"go": b""})
+                    await put_files(harness, assignment.volume, "", {"go": b""})
         assert seen == [b"before", b"after"]
         assert (await harness.runtime.observe(assignment.run)).phase is Phase.EXITED
 
     async def test_nobody_has_no_log(self, harness: Harness) -> None:
-        assert await _all_lines(harness.runtime, RunId("nobody-1")) == []
+        assert await all_lines(harness.runtime, RunId("nobody-1")) == []
 
 
 class Volumes:
     async def test_files_come_back_byte_for_byte(self, harness: Harness) -> None:
-        volume = await _volume(harness, "files")
+        volume = await a_volume(harness, "files")
         files = {"a": b"", "deep/er/b": bytes(range(256)) * 1000, "name with spaces é": b"x\n"}
-        await _put(harness, volume, "", files)
-        assert await _get(harness, volume, "") == files
-        assert await _file(harness, volume, "deep/er/b") == files["deep/er/b"]
+        await put_files(harness, volume, "", files)
+        assert await get_files(harness, volume, "") == files
+        assert await read_file(harness, volume, "deep/er/b") == files["deep/er/b"]
 
     async def test_parents_are_made_and_a_second_archive_adds(self, harness: Harness) -> None:
-        volume = await _volume(harness, "parents")
-        await _put(harness, volume, "in/put", {"one": b"1"})
-        await _put(harness, volume, "in/put", {"two": b"2", "one": b"11"})
-        assert await _get(harness, volume, "") == {"in/put/one": b"11", "in/put/two": b"2"}
-        assert await _get(harness, volume, "in/put") == {"put/one": b"11", "put/two": b"2"}
+        volume = await a_volume(harness, "parents")
+        await put_files(harness, volume, "in/put", {"one": b"1"})
+        await put_files(harness, volume, "in/put", {"two": b"2", "one": b"11"})
+        assert await get_files(harness, volume, "") == {"in/put/one": b"11", "in/put/two": b"2"}
+        assert await get_files(harness, volume, "in/put") == {"put/one": b"11", "put/two": b"2"}
 
     async def test_a_large_file_goes_in_and_out(self, harness: Harness) -> None:
-        volume = await _volume(harness, "large")
+        volume = await a_volume(harness, "large")
         block = bytes(range(256)) * 4096
-        await _put(harness, volume, "", {"big": block * 64})
-        assert await _file(harness, volume, "big") == block * 64
+        await put_files(harness, volume, "", {"big": block * 64})
+        assert await read_file(harness, volume, "big") == block * 64
 
     async def test_a_run_finds_what_was_staged_and_leaves_what_it_made(self, harness: Harness) -> None:
-        volume = await _volume(harness, "staged")
-        await _put(harness, volume, "in", {"word": b"hello\n"})
-        assignment = await _started(harness, "staged", Show("in/word"), Append("out", "made"), volume=volume)
-        assert [line.text for line in await _all_lines(harness.runtime, assignment.run)] == [b"hello"]
-        await _soon(harness.runtime.wait(assignment.run))
+        volume = await a_volume(harness, "staged")
+        await put_files(harness, volume, "in", {"word": b"hello\n"})
+        assignment = await started(harness, "staged", Show("in/word"), Append("out", "made"), volume=volume)
+        assert [line.text for line in await all_lines(harness.runtime, assignment.run)] == [b"hello"]
+        await soon(harness.runtime.wait(assignment.run))
         await harness.runtime.remove(assignment.run)
-        assert await _file(harness, volume, "out") == b"made\n"
+        assert await read_file(harness, volume, "out") == b"made\n"
 
     async def test_making_a_volume_again_keeps_its_files(self, harness: Harness) -> None:
-        volume = await _volume(harness, "again")
-        await _put(harness, volume, "", {"a": b"1"})
+        volume = await a_volume(harness, "again")
+        await put_files(harness, volume, "", {"a": b"1"})
         await harness.runtime.ensure_volume(volume, labels={})
-        assert await _get(harness, volume, "") == {"a": b"1"}
+        assert await get_files(harness, volume, "") == {"a": b"1"}
         assert await harness.runtime.volumes() == (volume,)
 
     async def test_what_is_not_there_is_not_found(self, harness: Harness) -> None:
-        volume = await _volume(harness, "empty")
+        volume = await a_volume(harness, "empty")
         for where, path in ((volume, "nothing"), (volume, "no/thing"), (VolumeId("no-volume"), "")):
             with pytest.raises(NotFound):
-                await _get(harness, where, path)
+                await get_files(harness, where, path)
         with pytest.raises(NotFound):
-            await _put(harness, VolumeId("no-volume"), "", {"a": b""})
+            await put_files(harness, VolumeId("no-volume"), "", {"a": b""})
         assert await harness.runtime.volumes() == (volume,)
 
     @pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc", "a\0b"])
     async def test_a_path_that_leaves_the_volume_is_refused(self, harness: Harness, path: str) -> None:
-        volume = await _volume(harness, "inside")
+        volume = await a_volume(harness, "inside")
         with pytest.raises(Invalid):
-            await _get(harness, volume, path)
+            await get_files(harness, volume, path)
         with pytest.raises(Invalid):
-            await _put(harness, volume, path, {"a": b""})
-        assert await _get(harness, volume, "") == {}
+            await put_files(harness, volume, path, {"a": b""})
+        assert await get_files(harness, volume, "") == {}
 
     async def test_links_out_of_the_volume_are_not_followed(self, harness: Harness) -> None:
-        volume = await _volume(harness, "links")
-        assignment = await _started(
+        volume = await a_volume(harness, "links")
+        assignment = await started(
             harness, "links", Link("out", "/etc"), Link("leak", "/etc/passwd"), Link("up", "../.."), volume=volume
         )
-        await _soon(harness.runtime.wait(assignment.run))
+        await soon(harness.runtime.wait(assignment.run))
         for path in ("out/passwd", "leak", "up/etc/passwd"):
             with pytest.raises(NotFound):
-                await _get(harness, volume, path)
+                await get_files(harness, volume, path)
         for path in ("out", "up/tmp"):
             with pytest.raises(NotFound):
-                await _put(harness, volume, path, {"planted": b"!"})
-        assert await _get(harness, volume, "") == {}
+                await put_files(harness, volume, path, {"planted": b"!"})
+        assert await get_files(harness, volume, "") == {}
 
     async def test_a_volume_goes_when_nothing_uses_it(self, harness: Harness) -> None:
-        assignment = await _started(harness, "uses", Exit(0))
-        await _soon(harness.runtime.wait(assignment.run))
+        assignment = await started(harness, "uses", Exit(0))
+        await soon(harness.runtime.wait(assignment.run))
         with pytest.raises(Conflict):
             await harness.runtime.remove_volume(assignment.volume)
         await harness.runtime.remove(assignment.run)
@@ -514,75 +411,75 @@ class Volumes:
 
 class Terminals:
     async def test_a_second_process_has_streams_and_an_exit_code(self, harness: Harness) -> None:
-        _need(harness, Trait.EXECUTE)
-        assignment = await _started(harness, "beside", Sleep(FOREVER))
+        need(harness, Trait.EXECUTE)
+        assignment = await started(harness, "beside", Sleep(FOREVER))
         command = harness.command(Say(b"oh\n", Stream.STDERR), Copy(), Exit(7))
         with anyio.fail_after(DEADLINE_SECONDS):
             async with harness.runtime.execute(assignment.run, command, wants_terminal=False) as terminal:
                 await terminal.send(b"hello ")
                 await terminal.send(b"there\n")
                 await terminal.close_input()
-                said = await _said(terminal)
+                said = await all_said(terminal)
                 assert await terminal.exit_code() == 7
         assert said == {Stream.STDOUT: b"hello there\n", Stream.STDERR: b"oh\n"}
 
     async def test_a_second_process_may_have_a_terminal(self, harness: Harness) -> None:
-        _need(harness, Trait.EXECUTE)
-        assignment = await _started(harness, "screen", Sleep(FOREVER))
+        need(harness, Trait.EXECUTE)
+        assignment = await started(harness, "screen", Sleep(FOREVER))
         command = harness.command(Say(b"name? \n"), ReadLine(), Exit(0))
         with anyio.fail_after(DEADLINE_SECONDS):
             async with harness.runtime.execute(assignment.run, command, wants_terminal=True) as terminal:
                 await terminal.resize(rows=33, columns=44)
                 await terminal.send(b"windlass\n")
-                said = await _said(terminal)
+                said = await all_said(terminal)
                 assert await terminal.exit_code() == 0
         assert b"name?" in said[Stream.STDOUT]
         assert b"windlass" in said[Stream.STDOUT]
 
     async def test_nothing_is_executed_beside_a_run_that_is_over(self, harness: Harness) -> None:
-        _need(harness, Trait.EXECUTE)
-        assignment = await _started(harness, "late", Exit(0))
-        await _soon(harness.runtime.wait(assignment.run))
+        need(harness, Trait.EXECUTE)
+        assignment = await started(harness, "late", Exit(0))
+        await soon(harness.runtime.wait(assignment.run))
         for run, error in ((assignment.run, Conflict), (RunId("nobody-1"), NotFound)):
             with pytest.raises(error):
                 async with harness.runtime.execute(run, harness.command(Exit(0)), wants_terminal=False):
                     pytest.fail("there is nothing to execute it in")
 
     async def test_attaching_before_the_start_sees_everything(self, harness: Harness) -> None:
-        _need(harness, Trait.TERMINAL)
-        assignment = await _created(harness, "tty", Say(b"name?\n"), ReadLine(), Exit(9), wants_terminal=True)
+        need(harness, Trait.TERMINAL)
+        assignment = await created(harness, "tty", Say(b"name?\n"), ReadLine(), Exit(9), wants_terminal=True)
         with anyio.fail_after(DEADLINE_SECONDS):
             async with harness.runtime.attach(assignment.run) as terminal:
                 await harness.runtime.start(assignment.run)
                 await terminal.send(b"windlass\n")
-                said = await _said(terminal)
+                said = await all_said(terminal)
                 assert await terminal.exit_code() == 9
         assert b"name?" in said[Stream.STDOUT]
         assert b"windlass" in said[Stream.STDOUT]
-        lines = await _all_lines(harness.runtime, assignment.run)
+        lines = await all_lines(harness.runtime, assignment.run)
         assert b"name?" in [line.text.rstrip(b"\r") for line in lines]
         for number in range(len(lines) + 1):
-            rest = await _all_lines(harness.runtime, assignment.run, after=_position(lines[:number]))
+            rest = await all_lines(harness.runtime, assignment.run, after=position_after(lines[:number]))
             assert rest == lines[number:]
 
     async def test_a_long_line_of_a_terminal_comes_back_whole(self, harness: Harness) -> None:
-        _need(harness, Trait.TERMINAL)
+        need(harness, Trait.TERMINAL)
         long = b"l" * 50_000
-        assignment = await _started(harness, "wide", Say(long + b"\nnext\n"), wants_terminal=True)
-        lines = await _all_lines(harness.runtime, assignment.run)
-        assert _joined(lines).replace(b"\r", b"") == long + b"\nnext\n"
+        assignment = await started(harness, "wide", Say(long + b"\nnext\n"), wants_terminal=True)
+        lines = await all_lines(harness.runtime, assignment.run)
+        assert joined(lines).replace(b"\r", b"") == long + b"\nnext\n"
 
     async def test_a_shell_beside_a_volume_sees_its_files_and_goes(self, harness: Harness) -> None:
-        _need(harness, Trait.DEBUG)
-        volume = await _volume(harness, "look")
-        await _put(harness, volume, "", {"clue": b"the butler\n"})
+        need(harness, Trait.DEBUG)
+        volume = await a_volume(harness, "look")
+        await put_files(harness, volume, "", {"clue": b"the butler\n"})
         options: dict[str, Any] = {"name": "debug-look", "image": harness.image, "labels": {}}
         for keep in (False, True, False):
             command = harness.command(ReadLine(), Show("clue"), Exit(3))
             with anyio.fail_after(DEADLINE_SECONDS):
                 async with harness.runtime.debug(volume, command=command, keep=keep, **options) as terminal:
                     await terminal.send(b"who was it\n")
-                    said = await _said(terminal)
+                    said = await all_said(terminal)
                     assert await terminal.exit_code() == 3
             assert b"the butler" in said[Stream.STDOUT]
         assert await harness.runtime.observe_all() == ()
@@ -592,173 +489,3 @@ class Terminals:
 
 class RuntimeContract(Lifecycle, Ownership, Logs, Volumes, Terminals):
     """All of it."""
-
-
-def _need(harness: Harness, trait: Trait) -> None:
-    if trait not in harness.traits:
-        pytest.skip(f"not on this runtime: {trait.value}")
-
-
-async def _created(harness: Harness, name: str, *steps: Step, **changes: Any) -> Assignment:
-    assignment = an_assignment(harness, name, *steps, **changes)
-    await harness.runtime.ensure_volume(assignment.volume, labels={})
-    await harness.runtime.create(assignment)
-    return assignment
-
-
-async def _started(harness: Harness, name: str, *steps: Step, **changes: Any) -> Assignment:
-    assignment = await _created(harness, name, *steps, **changes)
-    await harness.runtime.start(assignment.run)
-    return assignment
-
-
-async def _try_start(runtime: Runtime, run: RunId) -> str:
-    try:
-        await runtime.start(run)
-    except StartFailed as failed:
-        return failed.message
-    return ""
-
-
-async def _soon(awaitable: Any) -> Any:
-    with anyio.fail_after(DEADLINE_SECONDS):
-        return await awaitable
-
-
-async def _says(runtime: Runtime, run: RunId, text: bytes) -> None:
-    """Come back when the run has said so."""
-    with anyio.fail_after(DEADLINE_SECONDS):
-        async for line in runtime.logs(run, after=LogPosition()):
-            if line.text == text:
-                return
-    pytest.fail(f"{run} ended without saying {text!r}")
-
-
-async def _all_lines(runtime: Runtime, run: RunId, *, after: LogPosition | None = None) -> list[LogLine]:
-    with anyio.fail_after(DEADLINE_SECONDS):
-        return [line async for line in runtime.logs(run, after=after or LogPosition())]
-
-
-def _position(lines: list[LogLine]) -> LogPosition:
-    """What an agent computes from its own file."""
-    if not lines:
-        return LogPosition()
-    last_at = lines[-1].at
-    counts: dict[str, int] = {}
-    sizes: dict[str, int] = {}
-    for line in lines:
-        sizes[line.stream] = sizes.get(line.stream, 0) + len(line.text) + (not line.is_partial)
-        if line.at == last_at:
-            counts[line.stream] = counts.get(line.stream, 0) + 1
-    return LogPosition(last_at=last_at, lines_at_last=counts, bytes_of=sizes)
-
-
-def _joined(lines: list[LogLine]) -> bytes:
-    return b"".join(line.text + (b"" if line.is_partial else b"\n") for line in lines)
-
-
-async def _said(terminal: Terminal) -> dict[Stream, bytes]:
-    said = {Stream.STDOUT: b"", Stream.STDERR: b""}
-    async for stream, data in terminal.output():
-        said[stream] += data
-    return said
-
-
-async def _volume(harness: Harness, name: str) -> VolumeId:
-    volume = VolumeId(f"v-{name}")
-    await harness.runtime.ensure_volume(volume, labels={"purpose": name})
-    return volume
-
-
-async def _put(harness: Harness, volume: VolumeId, path: str, files: Mapping[str, bytes]) -> None:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as tar:
-        for name, data in files.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(data)
-            tar.addfile(entry, io.BytesIO(data))
-    await _soon(harness.runtime.put_archive(volume, path, _chunks(out.getvalue())))
-
-
-async def _chunks(data: bytes) -> AsyncIterator[bytes]:
-    for start in range(0, len(data), 100_000):
-        yield data[start : start + 100_000]
-
-
-async def _get(harness: Harness, volume: VolumeId, path: str) -> dict[str, bytes]:
-    """Regular files by name."""
-    with anyio.fail_after(DEADLINE_SECONDS):
-        data = b"".join([chunk async for chunk in harness.runtime.get_archive(volume, path)])
-    files = {}
-    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
-        for member in tar:
-            content = tar.extractfile(member) if member.isfile() else None
-            if content is not None:
-                files[member.name.removeprefix("./")] = content.read()
-    return files
-
-
-async def _file(harness: Harness, volume: VolumeId, path: str) -> bytes:
-    return (await _get(harness, volume, path))[path.rpartition("/")[2]]
-
-
-def _shell(step: Step) -> str:
-    match step:
-        case Say(data, stream):
-            redirect = " >&2" if stream is Stream.STDERR else ""
-            return "\n".join(f"printf '{part}'{redirect}" for part in _octal(data))
-        case Sleep(seconds):
-            return f"sleep {seconds} & wait $!"  # a shell that waits can be told; one that runs sleep cannot
-        case Exit(code):
-            return f"exit {code}"
-        case IgnoreTerm():
-            return "trap '' TERM"
-        case Trap(code):
-            return f"trap 'exit {code}' TERM"
-        case Variable(name):
-            return f'echo "${name}"'
-        case Append(path, text):
-            return f'echo {shlex.quote(text)} >> "${{WINDLASS_ARTIFACTS:-/mnt}}/{path}"'
-        case Link(path, target):
-            return f'ln -s {shlex.quote(target)} "${{WINDLASS_ARTIFACTS:-/mnt}}/{path}"'
-        case Show(path):
-            return f'cat "${{WINDLASS_ARTIFACTS:-/mnt}}/{path}"'
-        case Await(path):
-            return f'until [ -e "${{WINDLASS_ARTIFACTS:-/mnt}}/{path}" ]; do sleep 0.05; done'
-        case Copy():
-            return "cat"
-        case ReadLine():
-            return "read -r line; echo $line"
-
-
-def _octal(data: bytes) -> list[str]:
-    shown = [chr(byte) if chr(byte).isalnum() and byte < 128 else f"\\{byte:03o}" for byte in data]
-    return ["".join(shown)] if shown else []
-
-
-def _fake(step: Step) -> str:
-    match step:
-        case Say(data, stream):
-            return f"{'rawwarn' if stream is Stream.STDERR else 'raw'} {data.hex()}"
-        case Sleep(seconds):
-            return f"sleep {seconds}"
-        case Exit(code):
-            return f"exit {code}"
-        case IgnoreTerm():
-            return "ignore-term"
-        case Trap(code):
-            return f"trap {code}"
-        case Variable(name):
-            return f"env {name}"
-        case Append(path, text):
-            return f"append {path} {text}"
-        case Link(path, target):
-            return f"link {path} {target}"
-        case Show(path):
-            return f"show {path}"
-        case Await(path):
-            return f"await {path}"
-        case Copy():
-            return "copy"
-        case ReadLine():
-            return "read"
