@@ -1,5 +1,6 @@
 """What a person sees when the server is up: where it is, what it runs on, what to try first; loudly, when there is no isolation."""
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -44,9 +45,13 @@ def say(line: str) -> None:
 
 
 def _first_commands(machine: Machine) -> tuple[str, ...]:
-    if machine.kind == "process":
-        return ("windlass run -- echo hello", "windlass get jobs")
-    return ("windlass run busybox -- echo hello", "windlass get jobs")
+    image = "" if machine.kind == "process" else "busybox "
+    return (*_path_to_us(), f"windlass run {image}-- echo hello", "windlass get jobs")
+
+
+def _path_to_us() -> tuple[str, ...]:
+    """After `make up` in a clone the command is in .venv/bin, and a stranger's shell does not know it."""
+    return () if shutil.which("windlass") else (f'export PATH="{Path(sys.argv[0]).absolute().parent}:$PATH"',)
 
 
 def _warn_of_processes(found: Found | None) -> None:
