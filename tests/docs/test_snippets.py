@@ -1,5 +1,6 @@
 """Every command the documents show is typed, and says what they say it says."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -33,6 +34,8 @@ def runs() -> list[Path]:
 def test_what_a_page_shows_is_what_happens(
     page: Path, serve: Callable[[str], WindlassServer], engine: DockerEngine, tmp_path: Path
 ) -> None:
+    if page.parent.parent == ROOT / "examples":
+        shutil.copytree(page.parent, tmp_path, dirs_exist_ok=True)
     tried = [block for block in blocks(page) if block.mark in ("run", "file")]
     for block in tried:
         is_docker = block.says == "docker"
