@@ -110,7 +110,7 @@ class ReadModel:
 
     async def _take_in(self, changes: Sequence[Change]) -> None:
         revision = changes[-1].revision
-        changed = await self._offload(partial(self._tables.apply, changes, revision))
+        changed = await self._offload(partial(self._tables.apply, changes, revision, tells=bool(self._followers)))
         self._advance(revision)
         for view in changed:
             self._tell(view)

@@ -17,8 +17,8 @@ class ReadTables(Protocol):
         """The newest revision taken in; 0 at first."""
         ...
 
-    def apply(self, changes: Sequence[Change], revision: int) -> tuple[JobView, ...]:
-        """Take in all changes up to `revision` in one transaction; answers the jobs that changed, in order."""
+    def apply(self, changes: Sequence[Change], revision: int, *, tells: bool = True) -> tuple[JobView, ...]:
+        """Take in all changes up to `revision` in one transaction; with `tells`, answers the jobs that changed."""
         ...
 
     def reset(self, changes: Sequence[Change], revision: int) -> None:

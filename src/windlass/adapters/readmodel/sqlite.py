@@ -6,17 +6,15 @@ from typing import Any, cast
 
 import apsw
 from msgspec import json
-from msgspec.structs import replace
 
 from windlass.adapters.readmodel import schema
+from windlass.adapters.readmodel.taking import TakenIn
 from windlass.core.errors import Conflict, Invalid, NotFound, Unavailable
-from windlass.core.model.ids import JobId, Millis, TenantId, VolumeId
-from windlass.core.model.job import Job, JobSpec, JobState
-from windlass.core.model.narrate import narrate
+from windlass.core.model.ids import JobId, Millis, TenantId
+from windlass.core.model.job import Job, JobSpec
 from windlass.core.model.run import Run
 from windlass.core.model.views import JobEvent, JobPage, JobQuery, JobView, VolumeView
 from windlass.core.model.volume import Volume
-from windlass.core.world.records import JobErased, JobOver, RunOver, Table, decode, parse_key
 from windlass.ports.store import Change
 
 _PREFIX_LENGTH_MIN = 8
@@ -33,7 +31,6 @@ class SqliteReadTables:
         self._db.pragma("journal_mode", "wal")
         # What is lost in a power cut is taken in again from the store's watch: no sync per commit is needed.
         self._db.pragma("synchronous", "normal")
-        self._erased: list[JobView] = []
         self._migrate()
 
     def close(self) -> None:
@@ -42,17 +39,17 @@ class SqliteReadTables:
     def revision(self) -> int:
         return cast(int, self._one("SELECT revision FROM position"))
 
-    def apply(self, changes: Sequence[Change], revision: int) -> tuple[JobView, ...]:
-        changed: dict[JobId, None] = {}
-        self._erased.clear()
+    def apply(self, changes: Sequence[Change], revision: int, *, tells: bool = True) -> tuple[JobView, ...]:
+        taken = TakenIn(self._job_before, self._view_of)
+        for change in changes:
+            taken.take(change)
         with self._db:
-            for change in changes:
-                job = self._take_in(change)
-                if job is not None:
-                    changed[job] = None
+            taken.write(self._db)
             self._db.execute("UPDATE position SET revision = ?", (revision,))
-        left = (view for job in changed if (view := self._view_of(job)) is not None)
-        return (*left, *self._erased)
+        if not tells:
+            return ()
+        left = (view for job in taken.touched if (view := self._view_of(job)) is not None)
+        return (*left, *taken.erased)
 
     def reset(self, changes: Sequence[Change], revision: int) -> None:
         with self._db:
@@ -108,93 +105,11 @@ class SqliteReadTables:
         rows = self._db.execute("SELECT state, count(*) FROM jobs GROUP BY state")
         return {str(state): cast(int, count) for state, count in rows}
 
-    # — taking changes in —
-
-    def _take_in(self, change: Change) -> JobId | None:
-        """The job the change was about. A key that goes away does not take its row along: history is made of such rows."""
-        parsed = parse_key(change.key)
-        if parsed is None:
-            return None
-        table, key = parsed
-        if change.value is None:
-            if table is Table.VOLUMES:
-                self._db.execute("DELETE FROM volumes WHERE id = ?", (key,))
-            return None
-        match table:
-            case Table.JOBS:
-                return self._put_job(_job.decode(change.value), change.revision)
-            case Table.SPECS:
-                self._db.execute("INSERT OR REPLACE INTO specs VALUES (?, ?)", (key, change.value))
-            case Table.RUNS:
-                return self._put_run(_run.decode(change.value))
-            case Table.VOLUMES:
-                self._put_volume(VolumeId(key), _volume.decode(change.value))
-            case Table.OUTBOX:
-                return self._put_outgoing(decode(Table.OUTBOX, change.value), change.revision)
-        return None
-
-    def _put_outgoing(self, outgoing: JobOver | RunOver | JobErased, revision: int) -> JobId | None:
-        match outgoing:
-            case JobOver(job=job):
-                return self._put_job(job, revision)
-            case RunOver(run=run):
-                return self._put_run(run)
-            case JobErased():
-                self._erase(outgoing, revision)
-        return None
-
-    def _put_job(self, job: Job, revision: int) -> JobId:
-        old = self._one("SELECT doc FROM jobs WHERE id = ?", (job.id,))
-        before = _job.decode(cast(bytes, old)) if old is not None else None
-        self._db.execute(
-            "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                job.id,
-                job.tenant,
-                job.name,
-                job.state,
-                job.kind,
-                job.created_at,
-                job.finished_at,
-                revision,
-                json.encode(job),
-            ),
-        )
-        if before is None and job.labels:
-            self._db.executemany(
-                "INSERT OR IGNORE INTO labels VALUES (?, ?, ?)", [(k, v, job.id) for k, v in job.labels]
-            )
-        for ordinal, event in enumerate(narrate(before, job, revision=revision)):
-            self._db.execute(
-                "INSERT OR REPLACE INTO events VALUES (?, ?, ?, ?)", (job.id, revision, ordinal, json.encode(event))
-            )
-        return job.id
-
-    def _put_run(self, run: Run) -> JobId:
-        self._db.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?)", (run.job, run.id, json.encode(run)))
-        return run.job
-
-    def _put_volume(self, key: VolumeId, volume: Volume) -> None:
-        self._db.execute("INSERT OR REPLACE INTO volumes VALUES (?, ?, ?)", (key, volume.tenant, json.encode(volume)))
-
-    def _erase(self, erased: JobErased, revision: int) -> None:
-        """Its rows go; who follows it is told once more, with the job as over and deleted."""
-        job = erased.job
-        last = self._view_of(job)
-        if last is not None:
-            state = last.job.state if last.job.is_over else JobState.CANCELLED
-            over = replace(last.job, state=state, finished_at=last.job.finished_at or erased.at, is_deleted=True)
-            self._erased.append(replace(last, job=over, revision=revision))
-        for sql in (
-            "DELETE FROM jobs WHERE id = ?",
-            "DELETE FROM specs WHERE job = ?",
-            "DELETE FROM runs WHERE job = ?",
-            "DELETE FROM labels WHERE job = ?",
-            "DELETE FROM events WHERE job = ?",
-        ):
-            self._db.execute(sql, (job,))
-
     # — helpers —
+
+    def _job_before(self, job: JobId) -> Job | None:
+        doc = self._one("SELECT doc FROM jobs WHERE id = ?", (job,))
+        return _job.decode(doc) if doc is not None else None
 
     def _migrate(self) -> None:
         version = cast(int, self._db.pragma("user_version"))

@@ -1,0 +1,129 @@
+"""Changes of the store on their way into the tables: gathered per table, written together, so that a batch costs few calls."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import apsw
+from msgspec import json
+from msgspec.structs import replace
+
+from windlass.core.model.ids import JobId
+from windlass.core.model.job import Job, JobState
+from windlass.core.model.narrate import narrate
+from windlass.core.model.run import Run
+from windlass.core.model.views import JobView
+from windlass.core.model.volume import Volume
+from windlass.core.world.records import JobErased, JobOver, RunOver, Table, decode, parse_key
+from windlass.ports.store import Change
+
+Row = tuple[Any, ...]
+
+_PUT: Final = {
+    "jobs": "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    "specs": "INSERT OR REPLACE INTO specs VALUES (?, ?)",
+    "runs": "INSERT OR REPLACE INTO runs VALUES (?, ?, ?)",
+    "labels": "INSERT OR IGNORE INTO labels VALUES (?, ?, ?)",
+    "events": "INSERT OR REPLACE INTO events VALUES (?, ?, ?, ?)",
+    "volumes": "INSERT OR REPLACE INTO volumes VALUES (?, ?, ?)",
+}
+_ERASE: Final = (
+    "DELETE FROM jobs WHERE id = ?",
+    "DELETE FROM specs WHERE job = ?",
+    "DELETE FROM runs WHERE job = ?",
+    "DELETE FROM labels WHERE job = ?",
+    "DELETE FROM events WHERE job = ?",
+)
+_job = json.Decoder(Job)
+_run = json.Decoder(Run)
+_volume = json.Decoder(Volume)
+
+
+class TakenIn:
+    """One batch. A key that goes away does not take its row along: history is made of such rows."""
+
+    def __init__(self, before: Callable[[JobId], Job | None], view: Callable[[JobId], JobView | None]) -> None:
+        self._before = before
+        self._view = view
+        self._rows: dict[str, dict[Any, Row]] = {table: {} for table in _PUT}
+        self._jobs: dict[JobId, Job] = {}
+        self._erasures: list[JobErased] = []
+        self._volumes_gone: list[str] = []
+        self.touched: dict[JobId, None] = {}
+        self.erased: list[JobView] = []
+
+    def take(self, change: Change) -> None:
+        parsed = parse_key(change.key)
+        if parsed is None:
+            return
+        table, key = parsed
+        if change.value is None:
+            if table is Table.VOLUMES:
+                self._rows["volumes"].pop(key, None)
+                self._volumes_gone.append(key)
+            return
+        match table:
+            case Table.JOBS:
+                self._put_job(_job.decode(change.value), change.value, change.revision)
+            case Table.SPECS:
+                self._rows["specs"][key] = (key, change.value)
+            case Table.RUNS:
+                self._put_run(_run.decode(change.value), change.value)
+            case Table.VOLUMES:
+                self._rows["volumes"][key] = (key, _volume.decode(change.value).tenant, change.value)
+            case Table.OUTBOX:
+                self._put_outgoing(decode(Table.OUTBOX, change.value), change.revision)
+
+    def write(self, db: apsw.Connection) -> None:
+        """Inside the caller's transaction. Erasures last: a batch may hold a job's end and its deletion."""
+        for table, rows in self._rows.items():
+            if rows:
+                db.executemany(_PUT[table], list(rows.values()))
+        if self._volumes_gone:
+            db.executemany("DELETE FROM volumes WHERE id = ?", [(key,) for key in self._volumes_gone])
+        for erased in self._erasures:
+            self._erase(db, erased)
+
+    def _put_job(self, job: Job, doc: bytes, revision: int) -> None:
+        before = self._jobs.get(job.id) or self._before(job.id)
+        self._jobs[job.id] = job
+        self.touched[job.id] = None
+        self._rows["jobs"][job.id] = (
+            job.id,
+            job.tenant,
+            job.name,
+            job.state,
+            job.kind,
+            job.created_at,
+            job.finished_at,
+            revision,
+            doc,
+        )
+        if before is None:
+            self._rows["labels"].update({(k, v, job.id): (k, v, job.id) for k, v in job.labels})
+        events = self._rows["events"]
+        for event in narrate(before, job, revision=revision):
+            ordinal = len(events)  # grows over the batch, so that two events of one revision keep their order
+            events[job.id, revision, ordinal] = (job.id, revision, ordinal, json.encode(event))
+
+    def _put_run(self, run: Run, doc: bytes) -> None:
+        self.touched[run.job] = None
+        self._rows["runs"][run.id] = (run.job, run.id, doc)
+
+    def _put_outgoing(self, outgoing: JobOver | RunOver | JobErased, revision: int) -> None:
+        match outgoing:
+            case JobOver(job=job):
+                self._put_job(job, json.encode(job), revision)
+            case RunOver(run=run):
+                self._put_run(run, json.encode(run))
+            case JobErased():
+                self._erasures.append(outgoing)
+
+    def _erase(self, db: apsw.Connection, erased: JobErased) -> None:
+        """Its rows go; who follows it is told once more, with the job as over and deleted."""
+        last = self._view(erased.job)
+        if last is not None:
+            state = last.job.state if last.job.is_over else JobState.CANCELLED
+            over = replace(last.job, state=state, finished_at=last.job.finished_at or erased.at, is_deleted=True)
+            self.erased.append(replace(last, job=over))
+        for sql in _ERASE:
+            db.execute(sql, (erased.job,))
