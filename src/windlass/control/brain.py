@@ -83,17 +83,19 @@ class Brain:
 
 
 async def rebuild(store: Store, *, epoch: int, policy: Policy) -> tuple[World, int, int]:
-    """The World as the store has it, the revision it was read at, and the revision of its newest number."""
+    """The World as the store has it, the revision of its newest decision, and that of its number.
+
+    The store's own revision may be higher: taking the lead is a commit too, but not one that a read model ever hears of.
+    """
     world = World(epoch=epoch, policy=policy)
-    revision = 0
     for table in KEPT:
         prefix = table_prefix(table)
         snapshot = await store.range(prefix)
         for item in snapshot.items:
             world.load(table, item.key[len(prefix) :], decode(table, item.value))
-        revision = max(revision, snapshot.revision)
     mark = await store.get(NUMBER_KEY)
     if mark is not None:
         world.number = json.decode(mark.value, type=Mark).number
-    log.info("world.rebuilt", jobs=len(world.tables.jobs), runs=len(world.tables.runs), revision=revision)
-    return world, revision, mark.modified if mark is not None else 0
+    marked_at = mark.modified if mark is not None else 0
+    log.info("world.rebuilt", jobs=len(world.tables.jobs), runs=len(world.tables.runs), revision=marked_at)
+    return world, marked_at, marked_at

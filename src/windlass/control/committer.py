@@ -2,10 +2,11 @@
 
 While one batch is being synced the next one gathers, so one fsync serves many and nobody tunes a delay. Every commit expects
 two things: that the leader key is the one we won, so a deposed leader writes nothing; and that the newest number in the store
-is the one we wrote last, so a commit that was given up for lost cannot arrive late.
+is the one we wrote last, so a commit that was given up for lost is shut out by writing the number once more.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from heapq import heappop, heappush
 
 import anyio
@@ -19,7 +20,7 @@ from windlass.core.world.records import NUMBER_KEY, Mark, Record, encode, store_
 from windlass.core.world.world import World
 from windlass.ports.clock import Clock
 from windlass.ports.failpoints import Failpoints
-from windlass.ports.store import Delete, Expect, Put, Refused, Store, Unknown, Write
+from windlass.ports.store import Delete, Deposed, Expect, Put, Refused, Store, Unknown, Write
 
 log = structlog.get_logger()
 
@@ -130,14 +131,19 @@ class Committer:
         return entries, writes
 
     async def _write(self, writes: list[Write], number: int) -> int:
-        writes.append(Put(NUMBER_KEY, json.encode(Mark(self._world.epoch, number))))
-        expect = [self._fence, Expect(key=NUMBER_KEY, modified=self._marked_at)]
+        writes.append(self._mark(number))
         try:
-            revision = await self._store.commit(writes, expect)
+            revision = await self._store.commit(writes, self._expectations())
         except Unknown as error:
             revision = await self._judge(number, error)
         self._marked_at = revision
         return revision
+
+    def _mark(self, number: int) -> Put:
+        return Put(NUMBER_KEY, json.encode(Mark(self._world.epoch, number)))
+
+    def _expectations(self) -> list[Expect]:
+        return [self._fence, Expect(key=NUMBER_KEY, modified=self._marked_at)]
 
     async def _judge(self, number: int, error: Unknown) -> int:
         """Executed or not? Decide nothing until the number key says it."""
@@ -150,17 +156,29 @@ class Committer:
         return revision
 
     async def _read_back(self, number: int) -> int | None:
-        """The revision of the uncertain commit; None when it did not happen. Unknown ends the leadership: it is rebuilt."""
+        """The revision of the uncertain commit; None when it never happened and never will. Unknown ends the leadership."""
         for _ in range(_READ_BACK_TRIES):
-            try:
+            with suppress(
+                Unavailable, Deposed
+            ):  # Deposed: the commit arrived between our look and our mark; look again
                 item = await self._store.get(NUMBER_KEY)
-            except Unavailable:
-                await self._clock.sleep_until(Millis(self._clock.now() + _READ_BACK_PAUSE_MS))
-                continue
-            if item is not None and json.decode(item.value, type=Mark) == Mark(self._world.epoch, number):
-                return item.modified
-            return None
+                at = item.modified if item is not None else 0
+                if item is not None and json.decode(item.value, type=Mark) == Mark(self._world.epoch, number):
+                    return at
+                await self._shut_out(at)
+                return None
+            await self._clock.sleep_until(Millis(self._clock.now() + _READ_BACK_PAUSE_MS))
         raise Unknown("the store has not answered; stepping down")
+
+    async def _shut_out(self, at: int) -> None:
+        """A commit that is not there may still be under way: the old number, written again, makes its expectation fail.
+
+        Only then is it true that nothing was changed. `at` is newer than our last mark when an earlier try to do this
+        has arrived after all.
+        """
+        if at == self._marked_at:
+            at = await self._store.commit([self._mark(self._settled)], self._expectations())
+        self._marked_at = at
 
     def _settle(self, entries: Sequence[Entry], number: int, revision: int) -> None:
         self._world.journal.settle()
