@@ -1,6 +1,7 @@
 """What simulation found about commits whose answer never came."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import anyio
 import pytest
@@ -65,7 +66,7 @@ def test_a_reader_after_a_restart_does_not_wait_for_a_revision_that_holds_no_dec
         store, tables = MemoryStore(), SqliteReadTables(":memory:")
         for _ in range(2):
             world, committer = await a_leader(store, loop)
-            read_model = ReadModel(tables, store, newest=lambda: committer.revision, offload=in_place)
+            read_model = ReadModel(tables, store, newest=partial(getattr, committer, "revision"), offload=in_place)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(committer.run)
                 tasks.start_soon(read_model.run)

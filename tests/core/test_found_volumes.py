@@ -10,7 +10,9 @@ from windlass.core.model.run import Run, RunState
 from windlass.core.model.volume import VolumeState, doomed_on
 from windlass.core.world.expiry import expire
 from windlass.core.world.facts import observe
+from windlass.core.world.finish import doom
 from windlass.core.world.place import place
+from windlass.core.world.requests import delete, find_volume
 from windlass.core.world.submit import submit
 from windlass.core.world.world import World
 from windlass.testing.builders import a_job_id, a_node, a_submission, a_world
@@ -68,3 +70,22 @@ def test_a_volume_counts_as_present_only_when_the_node_of_the_newest_run_says_so
     assert world.tables.volumes[job.volume_id].state is VolumeState.WAITING
     observe(world, VolumeMade(volume=job.volume_id, node=second.node), now=LATER)
     assert world.tables.volumes[job.volume_id].state is VolumeState.PRESENT
+
+
+def test_a_name_means_the_newest_volume_also_after_an_older_namesake_changed() -> None:
+    """A job deleted without its volume, and another one of the same name after it."""
+    world = a_world()
+    jobs = []
+    for _ in range(2):
+        job, _ = submit(world, LOCAL_TENANT, a_submission(name="same", volume_ttl_ms=60_000), job=a_job_id(), now=NOW)
+        (run,) = place(world, now=NOW)
+        delete(world, LOCAL_TENANT, job.id, with_volume=False, now=NOW)
+        observe(world, end(run, code=0), now=NOW)
+        jobs.append(job)
+    older, newer = jobs
+    assert find_volume(world, LOCAL_TENANT, "artifacts-same").id == newer.volume_id
+    doom(world, world.tables.volumes[older.volume_id], NOW)
+    assert find_volume(world, LOCAL_TENANT, "artifacts-same").id == newer.volume_id
+    doom(world, world.tables.volumes[newer.volume_id], NOW)
+    observe(world, VolumeGone(volume=newer.volume_id, node=ONE), now=NOW)
+    assert find_volume(world, LOCAL_TENANT, "artifacts-same").id == older.volume_id

@@ -55,6 +55,7 @@ class Tables:
         self.runs_of: defaultdict[JobId, set[RunId]] = defaultdict(set)
         self.runs_on: defaultdict[NodeId, set[RunId]] = defaultdict(set)
         self.volume_named: dict[tuple[TenantId, str], VolumeId] = {}
+        self._volumes_named: defaultdict[tuple[TenantId, str], set[VolumeId]] = defaultdict(set)
         self.grown: set[NodeId] = set()
         """Nodes with more room than at the last placement: parked lanes may fit there now."""
         self.woken: list[JobId] | None = None
@@ -149,13 +150,26 @@ class Tables:
 
     def _replace_volume(self, key: VolumeId, new: Volume | None) -> Volume | None:
         old = _swap(self.volumes, key, new)
-        if old is not None and self.volume_named.get((old.tenant, old.name)) == key:
-            del self.volume_named[old.tenant, old.name]
+        if old is not None:
+            self._name_volume(old, is_there=False)
         if new is not None:
-            self.volume_named[new.tenant, new.name] = key
+            self._name_volume(new, is_there=True)
             if new.expires_at is not None:
                 self.timers.add(new.expires_at, Due.VOLUME_TTL, key)
         return old
+
+    def _name_volume(self, volume: Volume, *, is_there: bool) -> None:
+        """A deleted job may leave its volume to its TTL while its name is used again: the name means the newest one."""
+        name = volume.tenant, volume.name
+        if is_there:
+            self._volumes_named[name].add(volume.id)
+        else:
+            _discard(self._volumes_named, name, volume.id)
+        namesakes = self._volumes_named.get(name)
+        if namesakes:
+            self.volume_named[name] = max(namesakes)  # ids are UUIDv7: the greatest is the newest
+        else:
+            self.volume_named.pop(name, None)
 
     def _replace_key(self, key: str, new: Key | None) -> Key | None:
         if new is not None:
