@@ -8,6 +8,7 @@ A block that a shell would take says in a comment on the line before it how it i
     <!-- file: job.yaml -->      not run but written to that file, for the blocks after it
 """
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +31,7 @@ class Block:
     says: str = ""
 
     def __str__(self) -> str:
-        return f"{self.document.relative_to(ROOT)}:{self.line}"
+        return f"{os.path.relpath(self.document, ROOT)}:{self.line}"
 
 
 def documents() -> list[Path]:

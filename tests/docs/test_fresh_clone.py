@@ -76,6 +76,15 @@ def clone(engine: DockerEngine) -> Iterator[FreshClone]:
         yield one
 
 
+def test_the_first_commands_of_the_readme_do_what_it_shows(clone: FreshClone, tmp_path: Path) -> None:
+    page = clone.clone / "README.md"
+    path = f"{clone.clone / '.venv/bin'}:{clone.environment()['PATH']}"
+    tried = [block for block in blocks(page) if block.mark == "run"]
+    assert tried
+    for block in tried:
+        run_block(block, directory=tmp_path, environ={"PATH": path, "WINDLASS_DATA_DIR": str(clone.data)})
+
+
 def test_what_it_says_to_try_works_as_it_is_printed(clone: FreshClone) -> None:
     suggested = re.search(r"Try, in another terminal:\n((?:  .+\n)+)", clone.said())
     assert suggested is not None
@@ -86,15 +95,6 @@ def test_what_it_says_to_try_works_as_it_is_printed(clone: FreshClone) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("hello\n")
     assert "SUCCEEDED" in done.stdout
-
-
-def test_the_first_commands_of_the_readme_do_what_it_shows(clone: FreshClone, tmp_path: Path) -> None:
-    page = clone.clone / "README.md"
-    path = f"{clone.clone / '.venv/bin'}:{clone.environment()['PATH']}"
-    tried = [block for block in blocks(page) if block.mark == "run"]
-    assert tried
-    for block in tried:
-        run_block(block, directory=tmp_path, environ={"PATH": path, "WINDLASS_DATA_DIR": str(clone.data)})
 
 
 def test_only_the_virtual_environment_was_made_and_purging_leaves_nothing(

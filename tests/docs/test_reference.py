@@ -129,8 +129,16 @@ def test_every_error_code_has_a_next_step() -> None:
 def _codes(source: str) -> set[str]:
     named = re.findall(r'\bcode="([a-z0-9-]+)"|default_code(?:: ClassVar\[str\])? = "([a-z0-9-]+)"', source)
     mapped = re.findall(r'^    \d{3}: \("([a-z0-9-]+)", "', source, re.MULTILINE)
-    constants = re.findall(r'^(?:REFUSED: Final|UNREACHABLE) = "([a-z0-9-]+)"', source, re.MULTILINE)
-    return {code for pair in named for code in pair if code} | set(mapped) | set(constants)
+    return {code for pair in named for code in pair if code} | set(mapped) | _constants(source)
+
+
+def _constants(source: str) -> set[str]:
+    """Of the names that some module gives or compares as a code, those that this one defines."""
+    given = {
+        name for path in SOURCES for name in re.findall(r"\bcode(?:=| == | != )(?:\w+\.)?([A-Z_]+)\b", path.read_text())
+    }
+    defined = re.findall(r'^([A-Z_]+)(?:: Final)? = "([a-z0-9-]+)"', source, re.MULTILINE)
+    return {value for name, value in defined if name in given}
 
 
 def test_every_metric_is_described() -> None:
