@@ -194,7 +194,7 @@ def test_what_goes_out_has_our_owners_and_plain_modes() -> None:
     odd.uname = "root"
     plain = entry("plain", mode=0o600)
     shown = {info.name: info for info in members(passed(archive({}, odd, plain, folder("d")))[0])}
-    assert (shown["tool"].mode, shown["plain"].mode, shown["d"].mode) == (0o755, 0o644, 0o755)
+    assert (shown["tool"].mode, shown["plain"].mode, shown["d"].mode) == (0o777, 0o666, 0o777)
     assert {(info.uid, info.gid, info.uname, info.gname) for info in shown.values()} == {(0, 0, "", "")}
 
 

@@ -10,12 +10,14 @@ from typing import Final
 import anyio
 from msgspec import DecodeError, Struct, json
 
-from windlass.core.model.ids import RunId, VolumeId
+from windlass.core.model.ids import Millis, RunId, VolumeId
 
 
 class _Note(Struct, frozen=True, omit_defaults=True):
     epoch: int = 0
     started: RunId | None = None
+    at: Millis = Millis(0)
+    """When it was let start, in service time: its timeout counts from here, also for an agent that comes later."""
     staged: VolumeId | None = None
     gone: str | None = None
 
@@ -29,7 +31,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.epoch = 0
-        self._started: set[RunId] = set()
+        self._started: dict[RunId, Millis] = {}
         self._staged: set[VolumeId] = set()
         self._pending: list[bytes] = []
         self._lock = anyio.Lock()
@@ -49,9 +51,12 @@ class Journal:
         if epoch > self.epoch:
             await self._note(_Note(epoch=epoch))
 
-    async def note_starting(self, run: RunId) -> None:
+    def started_at(self, run: RunId) -> Millis | None:
+        return self._started.get(run)
+
+    async def note_starting(self, run: RunId, *, now: Millis) -> None:
         if run not in self._started:
-            await self._note(_Note(started=run))
+            await self._note(_Note(started=run, at=now))
 
     async def note_staged(self, volume: VolumeId) -> None:
         if volume not in self._staged:
@@ -64,7 +69,7 @@ class Journal:
 
     def noted(self) -> frozenset[RunId | VolumeId]:
         """Everything it remembers, for the sweep of what no longer matters."""
-        return frozenset(self._started | self._staged)
+        return frozenset(self._started.keys() | self._staged)
 
     def close(self) -> None:
         os.close(self._fd)
@@ -84,16 +89,16 @@ class Journal:
     def _apply(self, note: _Note) -> None:
         self.epoch = max(self.epoch, note.epoch)
         if note.started is not None:
-            self._started.add(note.started)
+            self._started[note.started] = note.at
         if note.staged is not None:
             self._staged.add(note.staged)
         if note.gone is not None:
-            self._started.discard(RunId(note.gone))
+            self._started.pop(RunId(note.gone), None)
             self._staged.discard(VolumeId(note.gone))
 
     def _rewrite(self) -> None:
         notes = [_Note(epoch=self.epoch)]
-        notes += [_Note(started=run) for run in sorted(self._started)]
+        notes += [_Note(started=run, at=at) for run, at in sorted(self._started.items())]
         notes += [_Note(staged=volume) for volume in sorted(self._staged)]
         self._replace(b"".join(json.encode(note) + b"\n" for note in notes))
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 import structlog
+from msgspec.structs import replace
 
 from windlass.agent import verdict
 from windlass.agent.copying import copy_lines
@@ -20,7 +21,7 @@ from windlass.core.model.run import Intent
 from windlass.ports.clock import Clock
 from windlass.ports.failpoints import Failpoints
 from windlass.ports.logs import Logs, LogWriter
-from windlass.ports.runtime import ImageUnavailable, Observed, Phase, Runtime
+from windlass.ports.runtime import ENGINE_REFUSED, ImageUnavailable, Observed, Phase, Runtime
 
 log = structlog.get_logger()
 
@@ -29,6 +30,7 @@ Report = Callable[[Fact], Awaitable[None]]
 _PULL_TRIES = 6
 _PULL_PAUSE_MS = 1_000
 _ENGINE_PAUSE_MS = 1_000
+_REFUSALS_MAX = 5
 _DRAIN_SECONDS = 60
 _TAIL_LINES, _TAIL_CHARACTERS = 20, 500
 
@@ -119,7 +121,7 @@ class Keeper:
             await self._patiently(lambda: self._runtime.create(assignment))
             await self._failpoints.reach("agent.after_create_before_start")
             with anyio.CancelScope(shield=True):  # between the note and the act, a cancel must not leave a doubt
-                await self._stager.journal.note_starting(assignment.run)
+                await self._stager.journal.note_starting(assignment.run, now=self._clock.now())
                 await self._patiently(lambda: self._runtime.start(assignment.run))
         await self._failpoints.reach("agent.after_start_before_report")
 
@@ -155,7 +157,17 @@ class Keeper:
                 drain.cancel_scope.deadline = anyio.current_time() + _DRAIN_SECONDS
             tasks.cancel_scope.cancel()
         tail = await writer.tail(lines=_TAIL_LINES, characters=_TAIL_CHARACTERS) if seen.exit_code else ""
-        return verdict.ended(self.assignment, seen, self._cause, tail)
+        return verdict.ended(self.assignment, self._measured(seen), self._cause, tail)
+
+    def _started_at(self) -> Millis:
+        """By our own clock, as noted before the start; a run that another agent's journal started counts from now."""
+        noted = self._stager.journal.started_at(self.assignment.run)
+        return noted if noted is not None else self._clock.now()
+
+    def _measured(self, seen: Observed) -> Observed:
+        """The engine's record of how long it ran is a difference of wall times: a clock that jumped must not be charged."""
+        ours = Millis(max(0, self._clock.now() - self._started_at()))
+        return replace(seen, ran_ms=min(seen.ran_ms, ours) if seen.ran_ms > 0 else ours)
 
     async def _stop_when_asked(self) -> None:
         await self._stop_asked.wait()
@@ -165,8 +177,7 @@ class Keeper:
     async def _stop_at_deadline(self) -> None:
         if self.assignment.timeout_ms is None:
             return
-        seen = await self._observe()
-        await self._clock.sleep_until(Millis(self._clock.now() + self.assignment.timeout_ms - seen.ran_ms))
+        await self._clock.sleep_until(Millis(self._started_at() + self.assignment.timeout_ms))
         self._cause = self._cause or StopCause.DEADLINE
         await self._patiently(lambda: self._runtime.stop(self.assignment.run, grace_ms=self.assignment.grace_ms))
 
@@ -189,11 +200,16 @@ class Keeper:
                 await self._pause(_ENGINE_PAUSE_MS)
 
     async def _patiently(self, act: Callable[[], Awaitable[None]]) -> None:
+        """An engine that is away is waited for; one that answers and refuses is asked a few times more, then believed."""
+        refusals = 0
         while True:
             try:
                 return await act()
             except Unavailable as why:
                 log.warning("runtime.unavailable", run=self.assignment.run, error=why.message)
+                refusals += why.code == ENGINE_REFUSED
+                if refusals >= _REFUSALS_MAX:
+                    raise WindlassError(why.message, code=why.code, hint=why.hint) from why
                 await self._pause(_ENGINE_PAUSE_MS)
 
     async def _pause(self, span_ms: int) -> None:

@@ -18,6 +18,9 @@ from windlass.core.model.ids import Millis, RunId, VolumeId
 from windlass.core.model.resources import Resources
 from windlass.core.model.run import Token
 
+ENGINE_REFUSED = "engine-refused"
+"""The code of an Unavailable whose engine is there but answered with a fault of its own."""
+
 
 class Phase(StrEnum):
     ABSENT = "absent"

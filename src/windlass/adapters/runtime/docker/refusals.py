@@ -6,8 +6,9 @@ from typing import Final
 import msgspec
 
 from windlass.core.errors import Conflict, Invalid, NotFound, Unavailable, WindlassError
+from windlass.ports.runtime import ENGINE_REFUSED
 
-REFUSED: Final = "engine-refused"
+REFUSED: Final = ENGINE_REFUSED
 _CONFLICT: Final = re.compile(r"name is already in use|container state improper")
 
 
