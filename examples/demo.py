@@ -132,7 +132,7 @@ class Stage:
             lines = done.stdout.splitlines()
             print("\n".join(lines[:shown] if shown > 0 else lines[shown:]).rstrip(), flush=True)
         if done.returncode and words[0] == "run":
-            self.tell(f"exit code {done.returncode}")
+            self.tell(f"$? is {done.returncode}")
         time.sleep(self._pause)
 
     def wait_running(self, name: str) -> None:

@@ -1,6 +1,6 @@
 """Takes the picture of the live page for the README, from the server that `windlass open` finds.
 
-    python docs/screenshot.py [IMAGE]
+    python -m tests.docs.screenshot [IMAGE]
 
 Submits a small scene first (with IMAGE where the server runs containers) and removes it afterwards. Needs Chromium.
 """
@@ -8,11 +8,12 @@ Submits a small scene first (with IMAGE where the server runs containers) and re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-PICTURE = Path(__file__).parent / "img" / "page.png"
+from tests.docs.markdown import ROOT
+
+PICTURE = ROOT / "docs" / "img" / "page.png"
 BYTES_MAX = 150_000
 TRAIN = 'i=0; while [ $i -lt 400 ]; do i=$((i+1)); echo "epoch $i  loss 0.$((900-2*i))"; sleep 0.2; done'
 SCENE: dict[str, tuple[tuple[str, ...], str]] = {
