@@ -49,6 +49,7 @@ async def _serve(settings: Any, installation: Any) -> int:
     from windlass.boot.application import make_application
     from windlass.boot.greeting import greet, say_stopped
     from windlass.boot.local import open_local
+    from windlass.boot.tuning import tune
 
     async with open_local(settings, installation, os.environ) as local, anyio.create_task_group() as tasks:
         app, token = make_application(local, settings, installation)
@@ -57,6 +58,7 @@ async def _serve(settings: Any, installation: Any) -> int:
         port: int = await tasks.start(partial(serve, app, host=settings.host, port=settings.port))
         url = f"http://{_shown(settings.host)}:{port}"
         installation.write_context(url, token)
+        tune()
         greet(url, local.machine, installation, local.found)
     say_stopped()
     return 0

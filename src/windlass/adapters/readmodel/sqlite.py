@@ -32,6 +32,7 @@ class SqliteReadTables:
         # What is lost in a power cut is taken in again from the store's watch: no sync per commit is needed.
         self._db.pragma("synchronous", "normal")
         self._migrate()
+        self._seq = cast(int, self._one("SELECT seq FROM position"))
 
     def close(self) -> None:
         self._db.close()
@@ -40,12 +41,13 @@ class SqliteReadTables:
         return cast(int, self._one("SELECT revision FROM position"))
 
     def apply(self, changes: Sequence[Change], revision: int, *, tells: bool = True) -> tuple[JobView, ...]:
-        taken = TakenIn(self._job_before, self._view_of)
+        taken = TakenIn(self._job_before, self._view_of, seq=self._seq)
         for change in changes:
             taken.take(change)
         with self._db:
             taken.write(self._db)
-            self._db.execute("UPDATE position SET revision = ?", (revision,))
+            self._db.execute("UPDATE position SET revision = ?, seq = ?", (revision, taken.seq))
+        self._seq = taken.seq
         if not tells:
             return ()
         left = (view for job in taken.touched if (view := self._view_of(job)) is not None)
