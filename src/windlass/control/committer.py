@@ -60,6 +60,8 @@ class Committer:
         self._waits = 0
         self._wake = anyio.Event()
         self._listeners: list[Listener] = []
+        self.taken_back: Callable[[], None] = lambda: None
+        """Called when decisions were undone: what they settled is to be decided again."""
         self._is_uncertain = False
 
     @property
@@ -186,6 +188,7 @@ class Committer:
             if not durable.done():
                 durable.set_exception(Unavailable(error.message, code=error.code, hint=error.hint))
         self._waiting.clear()
+        self.taken_back()
 
 
 def _writes(entries: Sequence[Entry]) -> list[Write]:
