@@ -215,6 +215,35 @@ def cancel_wins(history: History) -> Iterator[str]:
             yield f"job {call['job']}: a cancel was acknowledged at {call['at']}, it ended {ends[-1][1].state}"
 
 
+def truthful(history: History) -> Iterator[str]:
+    """What was answered about a job was so at some moment between the question and the answer, and is on disk."""
+    for call in history.calls:
+        job = call.get("job")
+        if job is None or call["outcome"] == "unknown":
+            continue
+        erased = history.erased.get(job)
+        if call.get("error") == "already-over" and not _over_by(history, job, call["at"]):
+            yield f"{call['op']} of {job} at {call['at']} was told that it is over; the store did not have its end"
+        if call.get("error") == "not-found" and (erased is None or erased["at"] > call["at"]):
+            yield f"{call['op']} of {job} at {call['at']} was told that there is none; it was not erased then"
+        if call["op"] == "look" and call["outcome"] == "ok" and not call["answer"].endswith("(stale)"):
+            possible = _states_between(history, job, call["began"], call["at"])
+            if call["answer"] not in possible:
+                yield f"a look at {job} at {call['at']} saw {call['answer']}; it was {possible}"
+
+
+def _over_by(history: History, job: str, at: int) -> bool:
+    ends = history.over.get(job, ())
+    erased = history.erased.get(job)
+    return any(line["at"] <= at for line, _ in ends) or (erased is not None and erased["at"] <= at)
+
+
+def _states_between(history: History, job: str, began: int, ended: int) -> list[str]:
+    records = [*history.jobs.get(job, ()), *history.over.get(job, ())]
+    before = [record.state for line, record in records if line["at"] <= began]
+    return [*before[-1:], *(record.state for line, record in records if began <= line["at"] <= ended)]
+
+
 def overcommit(nodes: Sequence[Node]) -> Checker:
     def check(history: History) -> Iterator[str]:
         capacity = {node.id: node.capacity for node in nodes}
@@ -265,8 +294,9 @@ def cost_exact(history: History) -> Iterator[str]:
         end = records[-1][1]
         if (end.ran_ms or 0) < 0 or (end.started_at or 0) > (end.ended_at or 0):
             yield f"run {run} has a negative span: {end}"
-        if end.state is RunState.EXITED and end.ran_ms != ended[run] - started[run]:
-            yield f"run {run} is charged {end.ran_ms} ms; it ran {ended[run] - started[run]} ms"
+        ran_ms = ended.get(run, 0) - started.get(run, 0)
+        if end.state is RunState.EXITED and ran_ms > 0 and end.ran_ms != ran_ms:  # 0 is how a runtime says unknown
+            yield f"run {run} is charged {end.ran_ms} ms; it ran {ran_ms} ms"
     for job, ends in history.over.items():
         over = ends[-1][1]
         moments = [over.created_at, over.started_at, over.finished_at]
@@ -339,6 +369,7 @@ OVER_HISTORY: Final[tuple[Checker, ...]] = (
     one_end,
     liveness,
     cancel_wins,
+    truthful,
     names_unique,
     cost_exact,
     run_ttl,
