@@ -47,20 +47,14 @@ class WindlassServer(ServerProcess):
     def is_ready(self) -> bool:
         return (self.data / "client.json").exists()
 
-    def stop(self) -> None:
-        super().stop()
-
     def close(self) -> None:
         """The whole installation with it: containers and processes would outlive the server, as they should."""
         try:
             super().stop()
             if self.data.exists():
-                self.cli("down", "--purge", "--yes", *self._down_flags())
+                self.cli("down", "--purge", "--yes")
         finally:
             super().close()
-
-    def _down_flags(self) -> tuple[str, ...]:
-        return self._runtime if self._runtime[0] == "--docker-host" else ()
 
     @property
     def url(self) -> str:

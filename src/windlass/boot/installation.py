@@ -30,11 +30,13 @@ class Installation:
         self.blobs = root / "blobs"
         self.logs = root / "logs"
         self.node = root / "node"
+        self.processes = self.node / "process"
         self.keys = root / "keys"
         self.clock = root / "clock.json"
         self.token = root / "token"
         self.context = root / CONTEXT_FILE
         self.server_log = root / "server.log"
+        self._engines = root / "engines.json"
         self._identity = root / "installation.json"
         self._lock = root / "lock"
 
@@ -85,6 +87,16 @@ class Installation:
         finally:
             os.close(fd)
 
+    def engines(self) -> tuple[str, ...]:
+        """The addresses of every container engine that was ever used from here: what `down` has to look through."""
+        return json.decode(self._engines.read_bytes(), type=tuple[str, ...]) if self._engines.exists() else ()
+
+    def note_engine(self, address: str) -> None:
+        """Before anything is made there."""
+        known = self.engines()
+        if address not in known:
+            write_private(self._engines, json.encode((*known, address)))
+
     def write_context(self, url: str, token: str) -> None:
         """What the client needs to find us, for our own user only."""
         write_private(self.token, token.encode())
@@ -107,6 +119,7 @@ class Installation:
             self.token,
             self.context,
             self.server_log,
+            self._engines,
             self._identity,
             self._lock,
         )

@@ -118,6 +118,7 @@ async def open_runtime(
     """The engine that answers; without one, plain processes, unless an engine was asked for by name."""
     found = None if settings.runtime == "process" else await find_engine(environ, settings.docker_host)
     if found is not None and found.docker_host is not None:
+        installation.note_engine(found.docker_host)
         async with DockerRuntime.open(
             found.docker_host, installation=who.installation, node=who.node, clock=clock, environ=environ
         ) as runtime:
@@ -129,7 +130,7 @@ async def open_runtime(
             code="engine-absent",
             hint="start Docker or Podman, or run plain processes: windlass up --runtime process",
         )
-    async with ProcessRuntime.open(installation.node / "process", who.installation, who.node) as runtime:
+    async with ProcessRuntime.open(installation.processes, who.installation, who.node) as runtime:
         yield runtime, found
 
 

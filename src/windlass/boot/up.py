@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,11 +37,13 @@ def command(config: Path | None, **flags: Any) -> None:
     logging.configure(settings.log_level)
     installation = Installation(settings.data_dir)
     with installation.locked():
-        failure = anyio.run(_serve, settings, installation, backend_options={"use_uvloop": True})
-    sys.exit(failure)
+        try:
+            anyio.run(_serve, settings, installation, backend_options={"use_uvloop": True})
+        except BaseExceptionGroup as group:
+            raise _cause(group) from None
 
 
-async def _serve(settings: Any, installation: Any) -> int:
+async def _serve(settings: Any, installation: Any) -> None:
     import anyio
 
     from windlass.api.server import serve
@@ -61,7 +62,19 @@ async def _serve(settings: Any, installation: Any) -> int:
         tune()
         greet(url, local.machine, installation, local.found)
     say_stopped()
-    return 0
+
+
+def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What a person can act on, if that is in it; else the whole."""
+    from windlass.core.errors import WindlassError
+
+    known, _ = group.split(WindlassError)
+    while known is not None:
+        first = known.exceptions[0]
+        if isinstance(first, WindlassError):
+            return first
+        known = first
+    return group
 
 
 async def _stop_on_signal(scope: "anyio.CancelScope") -> None:
