@@ -27,12 +27,12 @@ class WindlassServer(ServerProcess):
     ) -> None:
         super().__init__(directory)
         self.data = self.directory / "data"
-        self._runtime = ("--docker-host", docker_host) if docker_host else ("--runtime", "process")
+        self.runtime = ("--docker-host", docker_host) if docker_host else ("--runtime", "process")
         self.extra = dict(environ or {})
         self._flags = flags
 
     def command(self) -> list[str]:
-        return [str(_BIN / "windlass"), "up", "--data-dir", str(self.data), "--port", "0", *self._runtime, *self._flags]
+        return [str(_BIN / "windlass"), "up", "--data-dir", str(self.data), "--port", "0", *self.runtime, *self._flags]
 
     def environment(self) -> dict[str, str]:
         return {**super().environment(), **self.variables(), **self.extra}

@@ -98,3 +98,44 @@ def test_the_doctor_sees_a_healthy_server_and_a_missing_engine() -> None:
         assert said.code == 0
         assert f"pid {server.pid}" in said.out
         assert "no engine answers" in said.out
+
+
+def test_up_does_not_fall_back_to_processes_where_an_engine_was_used(docker_engine: DockerEngine) -> None:
+    with WindlassServer(docker_host=docker_engine.host) as server:
+        server.cli("run", "--detach", "--name", "alive", IMAGE, "--", "sleep", "600")
+        wait_for(lambda: state(server, "alive") == "RUNNING", 30, "RUNNING")
+        server.kill()
+        server.cli("up", "--port", "0", "--docker-host", "unix:///nonexistent.sock", check=False)
+        as_processes = server.cli("up", "--port", "0", "--runtime", "process", check=False)
+        assert as_processes.code == 5
+        assert "another runtime" in as_processes.err
+        server.start()
+        assert state(server, "alive") == "RUNNING"
+        assert len(server.cli("get", "job", "alive", "-o", "json").json()["status"]["runs"]) == 1
+
+
+def test_an_engine_that_was_used_is_found_again_without_being_named(docker_engine: DockerEngine) -> None:
+    with WindlassServer(docker_host=docker_engine.host) as server:
+        server.stop()
+        unnamed = WindlassServer(directory=server.directory)
+        unnamed.data = server.data
+        unnamed.runtime = ()
+        unnamed.start()
+        try:
+            assert "docker" in unnamed.cli("get", "nodes").out
+        finally:
+            unnamed.stop()
+
+
+def test_damaged_files_are_named_with_what_to_do() -> None:
+    with WindlassServer() as server:
+        server.stop()
+        for name in ("clock.json", "installation.json", "history.db"):
+            path = server.data / name
+            kept = path.read_bytes()
+            path.write_bytes(b"garbage garbage garbage garbage")
+            said = server.cli("up", "--port", "0", "--runtime", "process", check=False)
+            assert said.code != 0
+            assert name in said.err
+            assert "bug in windlass" not in said.err
+            path.write_bytes(kept)

@@ -7,12 +7,15 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
-from msgspec import Struct, json
+from msgspec import DecodeError, Struct, json
 
 from windlass.client.connection import CONTEXT_FILE, Context
-from windlass.core.errors import Conflict
+from windlass.core.errors import Conflict, Invalid
 from windlass.core.model.ids import NodeId
+
+T = TypeVar("T")
 
 
 class Identity(Struct, frozen=True, kw_only=True):
@@ -50,7 +53,7 @@ class Installation:
         if not self._identity.exists():
             made = Identity(installation=make_id, node=NodeId(_host_label()))
             write_private(self._identity, json.encode(made))
-        return json.decode(self._identity.read_bytes(), type=Identity)
+        return _decoded(self._identity, Identity)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -89,7 +92,7 @@ class Installation:
 
     def engines(self) -> tuple[str, ...]:
         """The addresses of every container engine that was ever used from here: what `down` has to look through."""
-        return json.decode(self._engines.read_bytes(), type=tuple[str, ...]) if self._engines.exists() else ()
+        return _decoded(self._engines, tuple[str, ...]) if self._engines.exists() else ()
 
     def note_engine(self, address: str) -> None:
         """Before anything is made there."""
@@ -134,6 +137,17 @@ def write_private(path: Path, data: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(fresh, path)
+
+
+def _decoded(path: Path, kind: type[T]) -> T:
+    try:
+        return json.decode(path.read_bytes(), type=kind)
+    except DecodeError as error:
+        raise Invalid(
+            f"{path} is damaged: {error}",
+            code="installation-damaged",
+            hint="restore it from a backup: what runs is found by the ids in it",
+        ) from error
 
 
 def _host_label() -> str:

@@ -28,7 +28,14 @@ _event = json.Decoder(JobEvent)
 class SqliteReadTables:
     def __init__(self, path: Path | str) -> None:
         self._db = apsw.Connection(str(path))
-        self._db.pragma("journal_mode", "wal")
+        try:
+            self._db.pragma("journal_mode", "wal")
+        except apsw.Error as error:
+            raise Unavailable(
+                f"{path} cannot be opened: {error}",
+                code="history-damaged",
+                hint="move it away: lists of live jobs are refilled from the store, older history is lost",
+            ) from error
         # What is lost in a power cut is taken in again from the store's watch: no sync per commit is needed.
         self._db.pragma("synchronous", "normal")
         self._migrate()
