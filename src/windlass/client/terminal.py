@@ -36,12 +36,15 @@ class Terminal:
     def __init__(self, socket: ClientConnection) -> None:
         self._socket = socket
         self.exit_code: int | None = None
+        self.has_spoken = False
+        """Some output has come."""
 
     def output(self) -> Iterator[Output]:
         try:
             for frame in self._socket:
                 if isinstance(frame, bytes):
                     if frame:
+                        self.has_spoken = True
                         yield Output(frame[0] == STDERR, frame[1:])
                     continue
                 word = msgspec.json.decode(frame, type=ServerWord)
