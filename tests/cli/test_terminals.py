@@ -145,9 +145,27 @@ def test_a_job_that_ends_while_we_are_attached_is_not_shown_twice(far: Far, stub
 
     far.script = script
     stub.jobs["quick"] = a_job("quick", status__state="RUNNING")
-    stub.lines["quick"] = [("stdout", "hi")]
+    stub.lines["quick"], stub.exit_codes["quick"] = [("stdout", "hi")], 4
     client = Client(Connection(url=stub.url))
     client.attach = Client(Connection(url=far.url)).attach  # type: ignore[method-assign]
+    with CliRunner().isolation() as (out, err, _):
+        code = attach_when_running(client, client.job("quick"))
+        assert (out.getvalue(), code) == (b"hi\n", 4), err.getvalue()
+
+
+def test_a_terminal_that_stays_silent_after_the_jobs_end_is_left_for_its_log(far: Far, stub: Stub) -> None:
+    def script(socket: ServerConnection) -> None:
+        ended(stub.jobs["quick"], 4)
+        over.set()
+        far.read(socket, lambda frame: False)
+
+    over = threading.Event()
+    far.script = script
+    stub.jobs["quick"] = a_job("quick", status__state="RUNNING")
+    stub.lines["quick"], stub.exit_codes["quick"] = [("stdout", "hi")], 4
+    client = Client(Connection(url=stub.url))
+    client.attach = Client(Connection(url=far.url)).attach  # type: ignore[method-assign]
+    stub.eventful["quick"] = over
     with CliRunner().isolation() as (out, err, _):
         code = attach_when_running(client, client.job("quick"))
         assert (out.getvalue(), code) == (b"hi\n", 4), err.getvalue()

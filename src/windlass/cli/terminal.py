@@ -11,7 +11,7 @@ import termios
 import threading
 import tty
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from windlass.cli import exits
@@ -22,7 +22,7 @@ from windlass.cli.output import is_terminal, note
 from windlass.cli.render.values import is_over, name_of
 from windlass.client.client import Client
 from windlass.client.documents import Manifest
-from windlass.core.errors import Conflict, Unavailable
+from windlass.core.errors import Conflict, Unavailable, WindlassError
 
 if TYPE_CHECKING:
     from windlass.client.terminal import Terminal
@@ -84,14 +84,36 @@ def converse(terminal: "Terminal", *, is_raw: bool, has_input: bool = True) -> i
 def _attach(client: Client, job: Manifest) -> int:
     name, uid, terminal = name_of(job), job["metadata"]["uid"], None
     try:
-        with client.attach(uid) as terminal:
+        with client.attach(uid) as terminal, _given_up_after_its_end(client, uid, terminal):
             code = converse(terminal, is_raw=True)
     except Conflict as exc:
         return _after_its_end(client, uid, exc, is_shown=terminal is not None and terminal.has_spoken)
     except Unavailable as exc:
         exc.hint = f"the job lives on; `windlass attach {name}` comes back to it"
         raise
+    if terminal.is_given_up:
+        return follow_to_end(client, client.job(uid))
     return _leave(job) if code is None else code
+
+
+@contextmanager
+def _given_up_after_its_end(client: Client, uid: str, terminal: "Terminal") -> Iterator[None]:
+    """A container that ended just before we came leaves a terminal that stays silent for ever, and tells nobody."""
+    mine = client.another()
+    happenings = mine.follow_happenings(uid)
+
+    def watch() -> None:
+        with suppress(WindlassError, OSError):
+            for _ in happenings:
+                pass
+            if is_over(mine.job(uid)):
+                terminal.give_up()
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        happenings.close()
 
 
 def _after_its_end(client: Client, uid: str, refusal: Conflict, *, is_shown: bool) -> int:
