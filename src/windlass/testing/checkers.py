@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec import convert
 
-from windlass.core.lifecycle.job import NEXT
+from windlass.core.lifecycle.job import NEXT, JobEvent
 from windlass.core.model.job import TERMINAL, Job, JobState
 from windlass.core.model.node import Node
 from windlass.core.model.resources import NOTHING, Resources
@@ -167,26 +167,26 @@ def fence(history: History) -> Iterator[str]:
 
 
 def monotone(history: History) -> Iterator[str]:
-    beyond = _beyond()
+    within, across = _beyond(with_retries=False), _beyond(with_retries=True)
     for job in history.known:
-        states = [record.state for record in history.told(job)]
-        for before, after in pairwise(states):
-            if after is not before and after not in beyond[before]:
-                yield f"job {job} went from {before} to {after}"
-        attempts = [record.attempt for record in history.told(job)]
-        if attempts != sorted(attempts):
-            yield f"attempts of job {job} go back: {attempts}"
+        for before, after in pairwise(history.told(job)):
+            if after.attempt < before.attempt:
+                yield f"attempts of job {job} go from {before.attempt} to {after.attempt}"
+            beyond = across if after.attempt > before.attempt or after.state is JobState.PENDING else within
+            if after.state is not before.state and after.state not in beyond[before.state]:
+                yield f"job {job} went from {before.state} to {after.state}"
     for run, records in history.runs.items():
         ends = [r for _, r in records if r is not None and r.state in ENDED]
         if len({end.state for end in ends}) > 1:
             yield f"run {run} ended twice, differently"
 
 
-def _beyond() -> dict[JobState, set[JobState]]:
+def _beyond(*, with_retries: bool) -> dict[JobState, set[JobState]]:
     """Where a state may lead in one step or many: a commit may hide the steps between."""
     beyond: dict[JobState, set[JobState]] = {state: set() for state in JobState}
+    steps = [(state, after) for (state, event), after in NEXT.items() if with_retries or event is not JobEvent.RETRIED]
     for _ in JobState:
-        for (state, _event), after in NEXT.items():
+        for state, after in steps:
             beyond[state] |= {after} | beyond[after]
     return beyond
 
@@ -244,8 +244,8 @@ def _states_between(history: History, job: str, began: int, ended: int) -> list[
     return [*before[-1:], *(record.state for line, record in records if began <= line["at"] <= ended)]
 
 
-def overcommit(nodes: Sequence[Node]) -> Checker:
-    def check(history: History) -> Iterator[str]:
+def within_capacity(nodes: Sequence[Node]) -> Checker:
+    def overcommit(history: History) -> Iterator[str]:
         capacity = {node.id: node.capacity for node in nodes}
         held: dict[str, Run] = {}
         revision = 0
@@ -260,7 +260,9 @@ def overcommit(nodes: Sequence[Node]) -> Checker:
                 else:
                     held[line["key"]] = run
 
-    return check
+        yield from _over(held, capacity, revision)
+
+    return overcommit
 
 
 def _over(held: Mapping[str, Run], capacity: Mapping[Any, Resources], revision: int) -> Iterator[str]:
@@ -379,5 +381,5 @@ OVER_HISTORY: Final[tuple[Checker, ...]] = (
 
 def check_history(lines: Sequence[Line], *, healed_at: int, nodes: Sequence[Node]) -> list[str]:
     history = History(lines, healed_at=healed_at)
-    checkers = (*OVER_HISTORY, overcommit(nodes))
+    checkers = (*OVER_HISTORY, within_capacity(nodes))
     return [f"{checker.__name__}: {wrong}" for checker in checkers for wrong in checker(history)]
