@@ -22,6 +22,10 @@ parts: setup-dev ## the real servers the tests use (apt, when root on Debian)
 test: parts ## the whole suite, on real parts
 	@$(V)/python -m pytest $(ARGS)
 
+SEEDS ?= 0..100
+simulate: setup-dev ## a soak: the control plane on virtual time, SEEDS=0..1000
+	@$(V)/python -m tests.simulation.replay --seeds $(SEEDS) --jobs 2
+
 check: setup-dev ## format, lint, types, import rule, dependencies
 	@$(V)/ruff format --check .
 	@$(V)/ruff check .
@@ -39,4 +43,4 @@ demo: setup ## a guided minute: three jobs, their logs, their end
 bench: parts ## figures, as ratios to the floor measured in the same run
 	@$(V)/python -m bench $(ARGS)
 
-.PHONY: help setup setup-dev up parts test check format demo bench
+.PHONY: help setup setup-dev up parts test simulate check format demo bench

@@ -1,6 +1,7 @@
 """The agent: keeps this node's runs equal to the set it was told, and says what became of them until it is heard."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import anyio
 import structlog
@@ -65,7 +66,8 @@ class Agent:
         return self._node.id
 
     async def run(self) -> None:
-        await self._link.join(self._node, epoch_seen=self._journal.epoch)
+        join = partial(self._link.join, self._node, epoch_seen=self._journal.epoch)
+        await self._patiently(join, what="join", key=self._node.id)
         async with anyio.create_task_group() as tasks, self._link.assignments() as sets:
             async for told in sets:
                 await self._make_true(told, tasks)
@@ -174,13 +176,13 @@ class Agent:
                 await self._pause(_REPORT_PAUSE_MS)
 
     async def _patiently(self, act: Callable[[], Awaitable[None]], *, what: str, key: str) -> None:
-        """Until the engine has done it, asking less and less often."""
+        """Until the other side has done it, asking less and less often."""
         pause = _RETRY_PAUSE_MS
         while True:
             try:
                 return await act()
             except WindlassError as why:
-                log.warning("runtime.refused", what=what, key=key, error=why.message)
+                log.warning("act.refused", what=what, key=key, error=why.message)
             await self._pause(pause)
             pause = min(pause * 2, _SWEEP_MS)
 
