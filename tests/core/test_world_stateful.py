@@ -189,7 +189,7 @@ class Promises(RuleBasedStateMachine):
             live = [run for run in self.world.runs_of(job.id) if not run.is_over]
             assert len(live) == (0 if job.state is JobState.PENDING else 1)
             lane = tables.queue.lane_of(job)
-            is_queued = lane is not None and job.id in lane
+            is_queued = lane is not None and job in lane
             assert is_queued <= job.is_waiting
             if job.is_waiting and job.not_before <= tables.now:
                 assert is_queued or tables.timers.next_at() is not None
@@ -226,9 +226,7 @@ class Promises(RuleBasedStateMachine):
     def _picture(self, world: World) -> object:
         """Everything that decides what happens next."""
         tables = world.tables
-        queued = sorted(
-            job.id for job in tables.jobs.values() if (lane := tables.queue.lane_of(job)) is not None and job.id in lane
-        )
+        queued = sorted(job.id for job in tables.jobs.values() if job in tables.queue)
         free = {slot.node.id: (slot.free, tuple(slot.free_gpus), slot.runs) for slot in tables.places}
         records = (tables.jobs, tables.runs, tables.volumes, tables.names, tables.keys, tables.nodes, tables.tenants)
         return ([dict(sorted(table.items())) for table in records], queued, free, len(tables.queue))
