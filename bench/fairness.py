@@ -32,9 +32,8 @@ def main() -> list[Figure]:
     queue, ledger = WaitingQueue(), Ledger()
     enqueues = rates(lambda tenth: [queue.add(job) for job in tenth], tenths(waiting))
     bytes_a_job = (resident_bytes() - resident) / JOBS
-    jobs = {job.id: job for job in waiting}
     weights = {tenant: WEIGHTS[at % len(WEIGHTS)] for at, tenant in enumerate(sorted({job.tenant for job in waiting}))}
-    dequeues = rates(lambda tenth: [serve(queue, ledger, jobs, weights) for _ in tenth], tenths(waiting))
+    dequeues = rates(lambda tenth: [serve(queue, ledger, weights) for _ in tenth], tenths(waiting))
     assert len(queue) == 0
     return [
         at_least("enqueues", mean(enqueues), ENQUEUES, 1.0, unit="/s", beside="the figure set"),
@@ -67,10 +66,10 @@ def a_million() -> list[Job]:
     return made
 
 
-def serve(queue: WaitingQueue, ledger: Ledger, jobs: dict[JobId, Job], weights: dict[TenantId, int]) -> None:
+def serve(queue: WaitingQueue, ledger: Ledger, weights: dict[TenantId, int]) -> None:
     head = queue.head()
     assert head is not None
-    job = jobs[head[1]]
+    job = head[1]
     tenant = job.tenant
     queue.discard(job)
     work = work_of(job.shape.needs, job.expected_ms or Millis(0))

@@ -6,7 +6,6 @@ much or too little. Integers only: work in nano-units of money, virtual time in 
 The README beside this file has the picture and the bound.
 """
 
-from bisect import bisect_left, insort
 from typing import Final, NewType
 
 from msgspec import Struct
@@ -30,7 +29,7 @@ _NANO_PRICES: Final = PriceBook(
 )
 
 
-class Account(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Account(Struct, frozen=True, omit_defaults=True):
     """One tenant's standing. Stored with every placing and every end, so that a rebuilt World serves in the same order."""
 
     finish: Virtual = Virtual(0)
@@ -48,23 +47,21 @@ NEW_ACCOUNT: Final = Account()
 
 def work_of(needs: Resources, span: Millis) -> Work:
     """The list price of holding `needs` for `span`; never nothing."""
-    return Work(max(1, cost(needs, max(span, LEAST_MS), _NANO_PRICES)))
+    return Work(cost(needs, span if span > LEAST_MS else LEAST_MS, _NANO_PRICES) or 1)
 
 
 def virtual(work: Work, weight: int) -> Virtual:
-    return Virtual(max(1, work * SHARE // max(1, weight)))
+    return Virtual(work * SHARE // weight or 1)
 
 
 def charge(account: Account, now: Virtual, work: Work, weight: int, *, is_last: bool) -> Account:
     """A run was placed at virtual time `now`. `is_last`: nothing of the tenant waits any more, so nothing is owed to it."""
-    start = max(now, account.finish)
+    finish, owed = account.finish, account.owed
+    start = finish if finish > now else now
     span = virtual(work, weight)
-    paid = min(account.owed, span)
+    paid = owed if owed < span else span
     return Account(
-        finish=Virtual(start + span - paid),
-        seen=start,
-        owed=Virtual(0 if is_last else account.owed - paid),
-        work=Work(account.work + work),
+        Virtual(start + span - paid), start, Virtual(0 if is_last else owed - paid), Work(account.work + work)
     )
 
 
@@ -77,17 +74,10 @@ def true_up(account: Account, now: Virtual, charged: Work, used: Work, weight: i
     work = Work(account.work + used - charged)
     if over <= 0:
         paid = min(account.owed, -over)
-        return Account(
-            finish=Virtual(account.finish - over - paid),
-            seen=account.seen,
-            owed=Virtual(account.owed - paid),
-            work=work,
-        )
+        return Account(Virtual(account.finish - over - paid), account.seen, Virtual(account.owed - paid), work)
     back = min(over, max(0, account.finish - now))
     most = max(account.owed, min(account.owed + over - back, virtual(charged, weight)))
-    return Account(
-        finish=Virtual(account.finish - back), seen=account.seen, owed=Virtual(most if is_waiting else 0), work=work
-    )
+    return Account(Virtual(account.finish - back), account.seen, Virtual(most if is_waiting else 0), work)
 
 
 class Ledger:
@@ -95,8 +85,8 @@ class Ledger:
 
     def __init__(self) -> None:
         self._accounts: dict[TenantId, Account] = {}
-        self._seen: list[tuple[Virtual, TenantId]] = []
-        """By V; entries whose account has moved on are dropped when they surface, or when they are too many."""
+        self._now: Virtual | None = Virtual(0)
+        """None: an undo took back the account that held it; whoever asks next looks through all of them, once."""
 
     def __len__(self) -> int:
         return len(self._accounts)
@@ -108,33 +98,21 @@ class Ledger:
         return dict(self._accounts)
 
     def now(self) -> Virtual:
-        """V."""
-        seen, accounts = self._seen, self._accounts
-        while seen:
-            at, tenant = seen[-1]
-            account = accounts.get(tenant)
-            if account is not None and account.seen == at:
-                return at
-            seen.pop()
-        return Virtual(0)
+        """V: the start of the newest placing."""
+        if self._now is None:
+            self._now = max((account.seen for account in self._accounts.values()), default=Virtual(0))
+        return self._now
 
     def replace(self, tenant: TenantId, new: Account | None) -> Account | None:
         old = self._accounts.get(tenant)
         if new is None:
             self._accounts.pop(tenant, None)
-            return old
-        self._accounts[tenant] = new
-        if old is None or old.seen != new.seen:
-            self._note((new.seen, tenant))
-        return old
-
-    def _note(self, entry: tuple[Virtual, TenantId]) -> None:
-        seen = self._seen
-        if not seen or entry > seen[-1]:
-            seen.append(entry)  # the usual case: virtual time goes on
         else:
-            at = bisect_left(seen, entry)
-            if at == len(seen) or seen[at] != entry:
-                insort(seen, entry)
-        if len(seen) > 2 * len(self._accounts) + 64:
-            self._seen = sorted((account.seen, tenant) for tenant, account in self._accounts.items())
+            self._accounts[tenant] = new
+        seen, now = new.seen if new is not None else 0, self._now
+        if now is not None:
+            if seen > now:
+                self._now = Virtual(seen)
+            elif old is not None and old.seen == now and seen < now:
+                self._now = None
+        return old

@@ -11,16 +11,23 @@ moves back (a refund, an undo) also touches that tenant's sleeping lanes.
 """
 
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import Any, Final
+from typing import Final
 
-from windlass.core.model.ids import JobId, TenantId
+from windlass.core.model.ids import TenantId
 from windlass.core.model.job import Job
 from windlass.core.model.shape import Shape
 
 Rank = int
 """Higher priority first, then order of acceptance, as one number: small to keep and quick to compare."""
+Key = int
+"""A finish tag, then the rank: at equal tags priority and acceptance decide, and no two jobs are equal. One number again."""
+Entry = int
+"""A key, then the number of the share or band it stands for."""
 Reasons = tuple[tuple[str, int], ...]
 
+_RANK_BITS: Final = 96
+_NUMBER_BITS: Final = 32
+_NUMBER_MASK: Final = (1 << _NUMBER_BITS) - 1
 _SLACK: Final = 64
 """A heap with more dead entries than live ones and these is made anew, so that a storm of cancels leaves nothing behind."""
 
@@ -31,6 +38,8 @@ class WaitingQueue:
         self._bands: dict[Shape, Band] = {}
         self._heap: list[Entry] = []
         """Who may be next: shares by their awake lanes, unparked bands by those that have not woken yet."""
+        self._sources: dict[int, Share | Band] = {}
+        self._number = 0
         self._parked: set[Band] = set()
         self._count = 0
 
@@ -44,11 +53,11 @@ class WaitingQueue:
     def add(self, job: Job) -> None:
         band = self._bands.get(job.shape)
         if band is None:
-            band = self._bands[job.shape] = Band(job.shape)
+            band = self._open_band(job.shape)
         lane = band.lanes.get(job.tenant)
         if lane is None:
             lane = self._open_lane(job.tenant, band)
-        if not lane.add(rank := rank_of(job), job.id):
+        if not lane.add(rank := rank_of(job), job):
             return
         lane.share.count += 1
         self._count += 1
@@ -56,31 +65,30 @@ class WaitingQueue:
             self._list_lane(lane, rank)
 
     def discard(self, job: Job) -> None:
-        lane = self.lane_of(job)
+        band = self._bands.get(job.shape)
+        lane = band.lanes.get(job.tenant) if band is not None else None
         if lane is None or not lane.discard(rank_of(job)):
             return
         lane.share.count -= 1
         self._count -= 1
-        if not lane:
+        if not lane.jobs:
             self._close_lane(lane)
 
-    def head(self) -> tuple["Lane", JobId] | None:
+    def head(self) -> tuple["Lane", Job] | None:
         """The next job of the bands that are not parked."""
         while (source := self._first()) is not None:
-            lane = source.heap[0][-1]
-            if isinstance(source, Band):
+            lane = source.heap[0][1]
+            if source.is_band:
                 self._wake(lane)
             elif lane.band.is_parked:
                 self._put_to_sleep(lane)
             else:
-                return lane, lane.head()
+                return lane, lane.jobs[lane.heap[0]]
         return None
 
     def tag(self, tenant: TenantId, finish: int) -> None:
         """The tenant's account has changed. A tag that rose is noticed when it surfaces."""
-        share = self._shares.get(tenant)
-        if share is None:
-            share = self._shares[tenant] = Share()
+        share = self._shares.get(tenant) or self._open_share(tenant)
         has_fallen = finish < share.finish
         share.finish = finish
         if has_fallen:
@@ -116,31 +124,34 @@ class WaitingQueue:
         heap = self._heap
         while heap:
             entry = heap[0]
-            source = entry[2]
-            if source.listed is not entry:
+            source = self._sources.get(entry & _NUMBER_MASK)
+            if source is None or source.listed != entry:
                 heappop(heap)
                 continue
             key = source.key()
             if key is None:
                 source.listed = None
                 heappop(heap)
-            elif key[0] == entry[0] and key[1] == entry[1]:
+                continue
+            true = key << _NUMBER_BITS | source.number
+            if true == entry:
                 return source
-            else:
-                source.listed = entry = (key[0], key[1], source)
-                heapreplace(heap, entry)
+            source.listed = true
+            heapreplace(heap, true)
         return None
 
     def _list(self, source: "Share | Band") -> None:
         """Into the heap with its true key, unless an entry is there that is no higher."""
         key = source.key()
-        if key is None or (source.listed is not None and source.listed[:2] <= key):
+        if key is None:
             return
-        source.listed = entry = (key[0], key[1], source)
+        entry = key << _NUMBER_BITS | source.number
+        if source.listed is not None and source.listed <= entry:
+            return
+        source.listed = entry
         heappush(self._heap, entry)
-        if len(self._heap) > 2 * (len(self._shares) + len(self._bands)) + _SLACK:
-            self._heap = [entry for entry in self._heap if entry[2].listed is entry]
-            heapify(self._heap)
+        if len(self._heap) > 2 * len(self._sources) + _SLACK:
+            self._heap = sorted(source.listed for source in self._sources.values() if source.listed is not None)
 
     def _list_lane(self, lane: "Lane", rank: Rank) -> None:
         """The lane's head is `rank` now, or its tenant's tag has fallen."""
@@ -158,10 +169,18 @@ class WaitingQueue:
         lane.is_asleep, lane.listed = True, None
         self._list_lane(lane, lane.head_rank())
 
+    def _open_share(self, tenant: TenantId) -> "Share":
+        self._number += 1
+        share = self._shares[tenant] = self._sources[self._number] = Share(self._number)
+        return share
+
+    def _open_band(self, shape: Shape) -> "Band":
+        self._number += 1
+        band = self._bands[shape] = self._sources[self._number] = Band(self._number, shape)
+        return band
+
     def _open_lane(self, tenant: TenantId, band: "Band") -> "Lane":
-        share = self._shares.get(tenant)
-        if share is None:
-            share = self._shares[tenant] = Share()
+        share = self._shares.get(tenant) or self._open_share(tenant)
         lane = band.lanes[tenant] = Lane(tenant, share, band)
         share.lanes += 1
         return lane
@@ -173,31 +192,30 @@ class WaitingQueue:
         share.lanes -= 1
         del band.lanes[lane.tenant]
         if not band.lanes:
-            band.listed = None
-            del self._bands[band.shape]
+            del self._bands[band.shape], self._sources[band.number]
             self._parked.discard(band)
 
 
 class Lane:
     """One tenant's jobs of one shape, by rank."""
 
-    __slots__ = ("_heap", "_jobs", "band", "is_asleep", "listed", "share", "tenant")
+    __slots__ = ("band", "heap", "is_asleep", "jobs", "listed", "share", "tenant")
 
     def __init__(self, tenant: TenantId, share: "Share", band: "Band") -> None:
         self.tenant = tenant
         self.share = share
         self.band = band
         self.is_asleep = False
-        self.listed: tuple[Any, ...] | None = None
+        self.listed: tuple[int, Lane] | None = None
         """Its newest entry, in the share's heap or, asleep, in the band's."""
-        self._heap: list[Rank] = []
-        self._jobs: dict[Rank, JobId] = {}
+        self.heap: list[Rank] = []
+        self.jobs: dict[Rank, Job] = {}
 
     def __len__(self) -> int:
-        return len(self._jobs)
+        return len(self.jobs)
 
     def __contains__(self, job: Job) -> bool:
-        return rank_of(job) in self._jobs
+        return rank_of(job) in self.jobs
 
     def __lt__(self, other: "Lane") -> bool:
         return self.tenant < other.tenant  # ranks are unique: asked only of a dead entry and its successor
@@ -211,47 +229,43 @@ class Lane:
         """Why its shape is parked; empty when it is not."""
         return self.band.waiting
 
-    def add(self, rank: Rank, job: JobId) -> bool:
+    def add(self, rank: Rank, job: Job) -> bool:
         """False when it was there already."""
-        if rank in self._jobs:
+        if rank in self.jobs:
             return False
-        self._jobs[rank] = job
-        heappush(self._heap, rank)
+        self.jobs[rank] = job
+        heappush(self.heap, rank)
         return True
 
     def discard(self, rank: Rank) -> bool:
-        if self._jobs.pop(rank, None) is None:
+        if self.jobs.pop(rank, None) is None:
             return False
-        if len(self._heap) > 2 * len(self._jobs) + _SLACK:
-            self._heap = sorted(self._jobs)
+        if len(self.heap) > 2 * len(self.jobs) + _SLACK:
+            self.heap = sorted(self.jobs)
         return True
 
     def head_rank(self) -> Rank:
         """Of a lane that is not empty. Those that left out of turn are dropped here, when they surface."""
-        heap, jobs = self._heap, self._jobs
+        heap, jobs = self.heap, self.jobs
         while heap[0] not in jobs:
             heappop(heap)
         return heap[0]
-
-    def head(self) -> JobId:
-        return self._jobs[self.head_rank()]
 
 
 class Share:
     """One tenant's side of the queue: its tag, and its awake lanes by the rank of their heads."""
 
-    __slots__ = ("asleep", "count", "finish", "heap", "lanes", "listed")
+    __slots__ = ("asleep", "count", "finish", "heap", "lanes", "listed", "number")
+    is_band: Final = False
 
-    def __init__(self) -> None:
+    def __init__(self, number: int) -> None:
+        self.number = number
         self.finish = 0
         self.count = 0
         self.lanes = 0
         self.asleep: set[Lane] = set()
         self.listed: Entry | None = None
         self.heap: list[tuple[Rank, Lane]] = []
-
-    def __lt__(self, other: object) -> bool:
-        return False  # keys are unique among the living: which of two equal ones is dead does not matter
 
     def push(self, lane: Lane, rank: Rank) -> bool:
         """False when what is listed is no higher."""
@@ -264,7 +278,7 @@ class Share:
             heapify(self.heap)
         return True
 
-    def key(self) -> tuple[int, Rank] | None:
+    def key(self) -> Key | None:
         heap = self.heap
         while heap:
             entry = heap[0]
@@ -272,9 +286,10 @@ class Share:
             if lane.listed is not entry:
                 heappop(heap)
                 continue
+            rank = entry[0]
+            if rank in lane.jobs and lane.heap[0] == rank:
+                return (self.finish << _RANK_BITS) + rank
             rank = lane.head_rank()
-            if rank == entry[0]:
-                return self.finish, rank
             lane.listed = entry = (rank, lane)
             heapreplace(heap, entry)
         return None
@@ -283,51 +298,46 @@ class Share:
 class Band:
     """The lanes of one shape; those asleep by the key they will have when they wake."""
 
-    __slots__ = ("heap", "is_parked", "lanes", "listed", "shape", "waiting")
+    __slots__ = ("heap", "is_parked", "lanes", "listed", "number", "shape", "waiting")
+    is_band: Final = True
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, number: int, shape: Shape) -> None:
+        self.number = number
         self.shape = shape
         self.lanes: dict[TenantId, Lane] = {}
         self.is_parked = False
         self.waiting: Reasons = ()
         """Why it was parked: each reason with the nodes it ruled out."""
         self.listed: Entry | None = None
-        self.heap: list[tuple[int, Rank, Lane]] = []
-
-    def __lt__(self, other: object) -> bool:
-        return False
+        self.heap: list[tuple[Key, Lane]] = []
 
     def push(self, lane: Lane, rank: Rank) -> bool:
         """False when what is listed is no higher."""
-        key = (lane.share.finish, rank)
-        if lane.listed is not None and lane.listed[:2] <= key:
+        key = (lane.share.finish << _RANK_BITS) + rank
+        if lane.listed is not None and lane.listed[0] <= key:
             return False
-        lane.listed = entry = (*key, lane)
+        lane.listed = entry = (key, lane)
         heappush(self.heap, entry)
         if len(self.heap) > 2 * len(self.lanes) + _SLACK:
-            self.heap = [entry for entry in self.heap if entry[2].listed is entry]
+            self.heap = [entry for entry in self.heap if entry[1].listed is entry]
             heapify(self.heap)
         return True
 
-    def key(self) -> tuple[int, Rank] | None:
+    def key(self) -> Key | None:
         """None while it is parked: then nothing in it is in the running."""
         heap = self.heap
         while heap and not self.is_parked:
             entry = heap[0]
-            lane = entry[2]
+            lane = entry[1]
             if lane.listed is not entry:
                 heappop(heap)
                 continue
-            rank, finish = lane.head_rank(), lane.share.finish
-            if rank == entry[1] and finish == entry[0]:
-                return finish, rank
-            lane.listed = entry = (finish, rank, lane)
+            key = (lane.share.finish << _RANK_BITS) + lane.head_rank()
+            if key == entry[0]:
+                return key
+            lane.listed = entry = (key, lane)
             heapreplace(heap, entry)
         return None
-
-
-Entry = tuple[int, Rank, Share | Band]
-"""A finish tag, then the rank: at equal tags priority and acceptance decide, and no two jobs are equal."""
 
 
 def rank_of(job: Job) -> Rank:

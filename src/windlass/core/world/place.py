@@ -23,12 +23,12 @@ def place(world: World, *, now: Millis, limit: int = 256) -> list[Run]:
         head = world.tables.queue.head()
         if head is None:
             break
-        lane, job_id = head
+        lane, job = head
         match world.tables.places.pick(lane.shape):
             case Waiting(reasons=reasons):
                 world.tables.queue.park(lane.band, reasons)
             case Spot() as spot:
-                placed.append(_assign(world, world.tables.jobs[job_id], spot, now))
+                placed.append(_assign(world, job, spot, now))
     return placed
 
 
