@@ -2,10 +2,15 @@
 
 import sys
 
-from bench import containers, starts, submits
+from bench import containers, fairness, starts, submits
 from bench.report import Bench, show
 
-GROUPS: dict[str, Bench] = {"submits": submits.main, "starts": starts.main, "containers": containers.main}
+GROUPS: dict[str, Bench] = {
+    "submits": submits.main,
+    "starts": starts.main,
+    "containers": containers.main,
+    "fairness": fairness.main,
+}
 
 
 def main() -> None:
