@@ -2,11 +2,12 @@
 
 import sys
 
-from bench import containers, fairness, starts, submits
+from bench import containers, dispatch, fairness, starts, submits
 from bench.report import Bench, show
 
 GROUPS: dict[str, Bench] = {
     "submits": submits.main,
+    "dispatch": dispatch.main,
     "starts": starts.main,
     "containers": containers.main,
     "fairness": fairness.main,

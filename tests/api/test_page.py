@@ -77,6 +77,7 @@ def test_without_a_token_it_asks_for_one_and_takes_it(page: Page, live: LiveHome
     portal.call(lambda: live.api.submit("true", name="there", suspend=True))
     page.goto(live.url)
     expect(page.locator("#enter")).to_be_visible()
+    expect(page.locator("#enter")).to_contain_text("the link that windlass open prints")
     page.fill("#token", "nonsense")
     page.click("#enter button")
     expect(page.locator("#enter-error")).to_contain_text("does not hold")

@@ -1,6 +1,7 @@
 """Logs and events as they happen: nothing lost, nothing doubled, ended when there is no more to come."""
 
 import json
+from base64 import b64decode
 from typing import Any
 
 import anyio
@@ -113,11 +114,21 @@ async def test_plain_text_is_the_output_as_it_was(api: ApiHome) -> None:
     assert stamped.text.split("\n")[0].split(" ")[1] == "hello"
 
 
-async def test_bytes_that_are_no_text_are_replaced_in_events(api: ApiHome) -> None:
-    made = await api.submit("do", "raw ff0a", name="odd")
+async def test_bytes_that_are_no_text_come_as_they_are_beside_what_can_be_read_of_them(api: ApiHome) -> None:
+    made = await api.submit("do", "raw 41fffe0a", "print plain", "raw e2", name="odd")
     await api.until(made["metadata"]["uid"])
-    events = await stream(api, "/api/v1/jobs/odd/logs")
-    assert events[0][2]["text"] == "\ufffd"
+    odd, plain, half = (data for event, _, data in await stream(api, "/api/v1/jobs/odd/logs") if event == "line")
+    assert (odd["text"], b64decode(odd["base64"])) == ("A\ufffd\ufffd", b"A\xff\xfe")
+    assert "base64" not in plain
+    assert (half["partial"], half["text"], b64decode(half["base64"])) == (True, "\ufffd", b"\xe2")
+    text = await api.client.get("/api/v1/jobs/odd/logs", headers={"Accept": "text/plain"})
+    assert text.content == b"A\xff\xfe\nplain\n\xe2"
+
+
+async def test_the_description_names_what_a_line_of_a_log_holds(api: ApiHome) -> None:
+    paths = (await api.client.get("/openapi.json")).json()["paths"]
+    described = paths["/api/v1/jobs/{ref}/logs"]["get"]["responses"]["200"]["content"]["text/event-stream"]["schema"]
+    assert "`base64`" in described["properties"]["data"]["description"]
 
 
 @pytest.mark.parametrize("query", ["tail=-1", "attempt=0", "stream=both", "tail=x", "folow=1"])

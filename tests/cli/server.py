@@ -59,6 +59,17 @@ class RealServer:
     ) -> subprocess.CompletedProcess[str]:
         return self._run("windlass", words, stdin, cwd)
 
+    def windlass_bytes(self, *words: str) -> subprocess.CompletedProcess[bytes]:
+        """For output that is no text."""
+        return subprocess.run(
+            _windlass(*words),
+            env=self.environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=DEADLINE_SECONDS,
+            check=False,
+        )
+
     def egpu(self, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
         return self._run("egpu", words, None, cwd)
 

@@ -79,6 +79,8 @@ class Stub:
         """Each ends one connection of the log stream after its first event, with an event `error`."""
         self.held: dict[str, threading.Event] = {}
         """Logs that do not end before somebody sets the event, or cancels the job."""
+        self.eventful: dict[str, threading.Event] = {}
+        """Events that do not end before somebody sets this."""
         self.repeats_after_resume = 0
         self.uploads: dict[str, bytes] = {}
         self.downloads: dict[str, bytes] = {}
@@ -303,6 +305,8 @@ def _events(handler: Any, stub: Stub, asked: Asked, job: dict[str, Any]) -> None
     handler.begin_stream()
     for item in items:
         handler.event("event", str(item["revision"]), item)
+    if job["metadata"]["name"] in stub.eventful:
+        stub.eventful[job["metadata"]["name"]].wait(60)
     handler.event("end", "", {})
     return None
 

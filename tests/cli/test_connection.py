@@ -2,11 +2,12 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from windlass.client.connection import Connection, default_data_dir, find
-from windlass.core.errors import Invalid
+from windlass.core.errors import Denied, Invalid
 
 
 @pytest.fixture
@@ -47,6 +48,25 @@ def test_a_damaged_context_says_what_mends_it(environ: dict[str, str], tmp_path:
     (tmp_path / "client.json").write_text("{")
     with pytest.raises(Invalid, match="is damaged"):
         find(environ)
+
+
+@pytest.mark.parametrize("name", ["client.json", "token"])
+def test_a_file_that_may_not_be_read_is_named(environ: dict[str, str], name: str, monkeypatch: Any) -> None:
+    """The superuser may read everything, so the refusal is made here and not by a mode."""
+
+    def refusing(read: Any) -> Any:
+        def refused(path: Path, *args: Any) -> Any:
+            if path.name == name:
+                raise PermissionError(13, "Permission denied", str(path))
+            return read(path, *args)
+
+        return refused
+
+    monkeypatch.setattr(Path, "read_bytes", refusing(Path.read_bytes))
+    monkeypatch.setattr(Path, "read_text", refusing(Path.read_text))
+    with pytest.raises(Denied, match=f"{name} cannot be read: permission denied"):
+        find(environ)
+    assert find(environ, url="http://flag:2", token="flag") == Connection(url="http://flag:2", token="flag")
 
 
 def test_the_data_directory_follows_the_desktop_rules() -> None:

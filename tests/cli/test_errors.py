@@ -56,8 +56,16 @@ def test_an_internal_error_names_the_request_to_look_for(stub: Stub, windlass: I
 
 
 def test_a_missing_token_says_where_one_comes_from(stub: Stub, windlass: Invoke) -> None:
-    stub.script("GET", problem(401, "unauthenticated", "no token was sent"))
-    assert "hint: set WINDLASS_TOKEN" in windlass("get", "jobs").stderr
+    advice = "send the header Authorization: Bearer <token>"
+    stub.script("GET", problem(401, "unauthenticated", "no token was sent", hint=advice))
+    said = windlass("get", "jobs", WINDLASS_TOKEN="").stderr
+    assert "hint: give --token or WINDLASS_TOKEN, or run this where `windlass up` wrote one" in said
+    assert advice not in said
+
+
+def test_a_token_that_does_not_hold_keeps_the_advice_of_the_server(stub: Stub, windlass: Invoke) -> None:
+    stub.script("GET", problem(401, "token-expired", "the token has expired", hint="get a new one"))
+    assert "hint: get a new one" in windlass("get", "jobs").stderr
 
 
 def test_no_server_is_exit_69(windlass: Invoke, free_port: Callable[[], int]) -> None:
@@ -81,6 +89,7 @@ def test_no_server_is_exit_69(windlass: Invoke, free_port: Callable[[], int]) ->
         (["run", "-e", "NOT_SET_ANYWHERE", "a"], "expected KEY=VALUE"),
         (["run", "-l", "novalue", "a"], "expected KEY=VALUE"),
         (["run", "-it", "-d", "a"], "exclude each other"),
+        (["run", "--name", "", "a"], "expected a name, and it is empty"),
         (["cp", "a", "b"], "one of SRC and DST is JOB:/PATH"),
         (["exec", "a"], "which command?"),
         (["get", "jobs", "-o", "xml"], "'xml' is not one of"),
@@ -99,6 +108,17 @@ def test_a_file_that_is_not_there_is_named(windlass: Invoke, tmp_path: Path) -> 
     result = windlass("apply", "-f", str(tmp_path / "absent.yaml"))
     assert result.exit_code == exits.GENERAL
     assert result.stderr == f"error: {tmp_path}/absent.yaml: No such file or directory\n"
+
+
+def test_a_file_that_is_not_utf_8_is_named(stub: Stub, windlass: Invoke, tmp_path: Path) -> None:
+    path = tmp_path / "latin.yaml"
+    path.write_bytes("kind: Job\nmetadata: {name: caf\xe9}\n".encode("latin-1"))
+    result = windlass("apply", "-f", str(path))
+    assert result.exit_code == exits.GENERAL
+    assert result.stderr == f"error: {path}: not UTF-8, in line 2\nhint: save it as UTF-8\n"
+    env_file = windlass("run", "--env-file", str(path), "a")
+    assert (env_file.exit_code, f"{path} is not UTF-8" in env_file.stderr) == (exits.USAGE, True)
+    assert stub.asked == []
 
 
 def test_bad_yaml_names_file_and_line(windlass: Invoke, tmp_path: Path) -> None:

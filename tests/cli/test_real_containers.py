@@ -47,6 +47,12 @@ def test_a_command_that_is_not_in_the_image_is_exit_125_or_its_shells_127(server
     assert "no-such-program" in done.stderr
 
 
+def test_a_terminal_for_a_quick_command_returns_its_exit_code(server: RealServer) -> None:
+    for code in range(3):
+        done = server.windlass("run", "-it", IMAGE, "--", "sh", "-c", f"echo hi; exit {code}")
+        assert (done.stdout.replace("\r", ""), done.returncode) == ("hi\n", code), done.stderr
+
+
 def test_exec_reaches_into_the_container(server: RealServer) -> None:
     server.windlass("run", "-d", "--name", "host", IMAGE, "--", "sh", "-c", "echo ready; sleep 60")
     follower = server.popen("logs", "-f", "host")

@@ -70,6 +70,60 @@ def test_followed_logs_lose_and_double_nothing_when_the_server_is_killed(tmp_pat
         assert follower.returncode == 0
 
 
+def test_output_comes_byte_for_byte_whatever_the_bytes_and_however_long_the_lines(
+    server: RealServer, tmp_path: Path
+) -> None:
+    content = bytes(range(256)) * 700 + b"\n\xff\n\n" + b"\xe2\x82\xac\xfe" * 60_000 + b"\nend \xff\xfe"
+    (tmp_path / "blob").write_bytes(content)
+    done = server.windlass_bytes("run", "--name", "binary", "--", "cat", str(tmp_path / "blob"))
+    assert (done.stdout == content, done.stderr, done.returncode) == (True, b"", 0)
+    assert server.windlass_bytes("logs", "binary").stdout == content
+    to_stderr = server.windlass_bytes("run", "--", "sh", "-c", r"printf '\377\376' >&2")
+    assert (to_stderr.stdout, to_stderr.stderr) == (b"", b"\xff\xfe")
+
+
+def test_a_terminal_for_a_quick_command_loses_neither_output_nor_exit_code(server: RealServer) -> None:
+    for code in range(6):
+        done = server.windlass("run", "-it", "--", "sh", "-c", f"echo hi {code}; exit {code}")
+        assert (done.stdout.replace("\r", ""), done.returncode) == (f"hi {code}\n", code), done.stderr
+
+
+def test_a_follower_is_told_that_the_job_was_deleted(server: RealServer) -> None:
+    server.windlass("run", "-d", "--name", "doomed", "--", "sh", "-c", "echo up; sleep 60")
+    follower = server.popen("logs", "-f", "doomed")
+    assert follower.stdout is not None
+    assert follower.stdout.readline() == "up\n"
+    server.windlass("delete", "doomed", "--volume")
+    _, err = follower.communicate(timeout=60)
+    assert (err.splitlines()[0], follower.returncode) == (
+        "error: the job was deleted by somebody else",
+        exits.NOT_FOUND,
+    )
+
+
+def test_a_suspended_job_runs_when_it_is_released(server: RealServer) -> None:
+    held = (
+        "apiVersion: windlass.dev/v1\nkind: Job\nmetadata: {name: held}\nspec: {command: [echo, free], suspend: true}\n"
+    )
+    assert server.windlass("apply", "-f", "-", stdin=held).returncode == 0
+    assert server.windlass("release", "held").stdout == "job/held released\n"
+    followed = server.windlass("logs", "-f", "held")
+    assert (followed.stdout, followed.returncode) == ("free\n", 0), followed.stderr
+
+
+def test_a_terminal_whose_server_is_killed_says_that_the_job_lives_on(tmp_path: Path) -> None:
+    with real_server(tmp_path, free_port()) as server:
+        process = server.popen("run", "-it", "--name", "shell", "--", "sh", "-c", "echo up; sleep 60")
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == "up"
+        server.kill()
+        _, err = process.communicate(timeout=60)
+        server.start()
+        assert "error: the terminal's connection broke off" in err
+        assert "hint: the job lives on; `windlass attach shell` comes back to it" in err
+        assert process.returncode == exits.TRY_LATER
+
+
 def test_states_and_exit_codes_of_ends(server: RealServer) -> None:
     timed_out = server.windlass("run", "--timeout", "1", "--", "sleep", "60")
     assert timed_out.returncode == exits.TIMED_OUT

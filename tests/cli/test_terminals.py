@@ -8,10 +8,12 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from click.testing import CliRunner
+from tests.cli.stub import Stub, a_job, ended
 from websockets.http11 import Request, Response
 from websockets.sync.server import Server, ServerConnection, serve
 
 from windlass.cli.app import build
+from windlass.cli.terminal import attach_when_running
 from windlass.client.client import Client
 from windlass.client.connection import Connection
 from windlass.core.errors import Conflict, Unavailable
@@ -121,6 +123,52 @@ def test_a_refusal_before_the_session_is_too(far: Far) -> None:
     far.refusal = (409, {"status": 409, "code": "busy", "detail": "somebody else is there"})
     with pytest.raises(Conflict, match="somebody else"):
         Client(Connection(url=far.url)).attach("a").__enter__()
+
+
+def test_a_job_that_ends_before_we_are_attached_is_shown_by_its_log(far: Far, stub: Stub) -> None:
+    problem = {"status": 409, "code": "not-running", "detail": "job quick is not running", "hint": "it is FAILED"}
+    far.script = lambda socket: socket.send(json.dumps({"error": problem}))
+    stub.jobs["quick"] = a_job("quick", status__state="RUNNING")
+    stub.lines["quick"], stub.exit_codes["quick"] = [("stdout", "hi")], 4
+    client = Client(Connection(url=stub.url))
+    client.attach = Client(Connection(url=far.url)).attach  # type: ignore[method-assign]
+    with CliRunner().isolation() as (out, err, _):
+        code = attach_when_running(client, client.job("quick"))
+        assert (out.getvalue(), code) == (b"hi\n", 4), err.getvalue()
+
+
+def test_a_job_that_ends_while_we_are_attached_is_not_shown_twice(far: Far, stub: Stub) -> None:
+    def script(socket: ServerConnection) -> None:
+        socket.send(b"\x01hi\n")
+        ended(stub.jobs["quick"], 4)
+        socket.send(json.dumps({"error": {"status": 409, "code": "conflict", "detail": "the run is over"}}))
+
+    far.script = script
+    stub.jobs["quick"] = a_job("quick", status__state="RUNNING")
+    stub.lines["quick"], stub.exit_codes["quick"] = [("stdout", "hi")], 4
+    client = Client(Connection(url=stub.url))
+    client.attach = Client(Connection(url=far.url)).attach  # type: ignore[method-assign]
+    with CliRunner().isolation() as (out, err, _):
+        code = attach_when_running(client, client.job("quick"))
+        assert (out.getvalue(), code) == (b"hi\n", 4), err.getvalue()
+
+
+def test_a_terminal_that_stays_silent_after_the_jobs_end_is_left_for_its_log(far: Far, stub: Stub) -> None:
+    def script(socket: ServerConnection) -> None:
+        ended(stub.jobs["quick"], 4)
+        over.set()
+        far.read(socket, lambda frame: False)
+
+    over = threading.Event()
+    far.script = script
+    stub.jobs["quick"] = a_job("quick", status__state="RUNNING")
+    stub.lines["quick"], stub.exit_codes["quick"] = [("stdout", "hi")], 4
+    client = Client(Connection(url=stub.url))
+    client.attach = Client(Connection(url=far.url)).attach  # type: ignore[method-assign]
+    stub.eventful["quick"] = over
+    with CliRunner().isolation() as (out, err, _):
+        code = attach_when_running(client, client.job("quick"))
+        assert (out.getvalue(), code) == (b"hi\n", 4), err.getvalue()
 
 
 def test_a_session_that_breaks_off_is_no_success(far: Far) -> None:

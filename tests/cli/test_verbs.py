@@ -6,6 +6,8 @@ from pathlib import Path
 from tests.cli.conftest import Invoke
 from tests.cli.stub import Stub, a_job, ended, problem
 
+from windlass import __version__
+
 
 def test_run_streams_both_streams_and_returns_the_jobs_exit_code(stub: Stub, windlass: Invoke) -> None:
     stub.lines["shout"] = [("stdout", "one"), ("stderr", "oops"), ("stdout", "two")]
@@ -161,6 +163,30 @@ def test_cancel_does_the_rest_when_one_is_missing(stub: Stub, windlass: Invoke) 
     assert result.exit_code == 3
     assert result.stdout == "job/b cancelled\n"
     assert "error: there is no job a" in result.stderr
+
+
+def test_release_does_the_rest_when_one_is_missing(stub: Stub, windlass: Invoke) -> None:
+    stub.jobs = {"b": a_job("b", spec__suspend=True)}
+    result = windlass("release", "a", "b")
+    assert (result.exit_code, result.stdout) == (3, "job/b released\n")
+    assert stub.jobs["b"]["spec"]["suspend"] is False
+    assert "error: there is no job a" in result.stderr
+
+
+def test_a_log_that_ends_because_the_job_was_deleted_says_so(stub: Stub, windlass: Invoke) -> None:
+    stub.jobs["a"] = a_job("a")
+    stub.lines["a"] = [("stdout", "x")]
+    uid = stub.jobs["a"]["metadata"]["uid"]
+    stub.script(f"GET /api/v1/jobs/{uid}", problem(404, "not-found", "no job"))
+    result = windlass("logs", "-f", "a")
+    assert (result.exit_code, "the job was deleted" in result.stderr) == (3, True)
+    assert windlass("logs", "-f", "absent").stderr == "error: there is no job absent\n"
+
+
+def test_the_version_needs_no_server(stub: Stub, windlass: Invoke) -> None:
+    result = windlass("--version")
+    assert (result.output, result.exit_code) == (f"windlass {__version__}\n", 0)
+    assert stub.asked == []
 
 
 def test_delete_names_what_happens_to_the_volume(stub: Stub, windlass: Invoke) -> None:

@@ -7,16 +7,20 @@ import anyio
 import pytest
 
 from windlass.adapters.readmodel.sqlite import SqliteReadTables
-from windlass.control.brain import rebuild
+from windlass.control.brain import Brain, rebuild
 from windlass.control.committer import Committer
 from windlass.control.leadership import take_epoch
 from windlass.control.readmodel import ReadModel, in_place
 from windlass.core.errors import Unavailable
 from windlass.core.model.ids import LOCAL_TENANT, Millis, TenantId
+from windlass.core.model.job import JobState
 from windlass.core.model.tenant import Tenant
+from windlass.core.world.records import Table
+from windlass.core.world.submit import submit
 from windlass.core.world.world import Policy, World
 from windlass.ports.failpoints import NONE
 from windlass.ports.store import Store
+from windlass.testing.builders import a_job_id, a_node, a_submission
 from windlass.testing.store import CALM, Fate, FaultyStore, MemoryStore, Mishap
 from windlass.testing.virtual import VirtualClock, VirtualLoop, run_virtual
 
@@ -77,3 +81,27 @@ def test_a_reader_after_a_restart_does_not_wait_for_a_revision_that_holds_no_dec
         return is_fresh, loop.time() - began
 
     assert run_virtual(main) == (True, 0.0)
+
+
+def test_what_a_refused_commit_took_back_is_decided_again_soon() -> None:
+    """Not at the next safety net, half a minute later."""
+
+    async def main(loop: VirtualLoop) -> float:
+        store = FaultyStore(MemoryStore(), iter([CALM] * 4 + [Fate(mishap=Mishap.REFUSED)]))
+        world, committer = await a_leader(store, loop)
+        brain = Brain(world, committer, VirtualClock(loop), NONE)
+        placed = anyio.Event()
+        committer.listen(lambda entries, _: placed.set() if any(e.table is Table.RUNS for e in entries) else None)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(committer.run)
+            await brain.decide(lambda now: world.set_tenant(Tenant(id=LOCAL_TENANT), now=now))
+            await brain.decide(lambda now: world.set_node(a_node(), now=now))
+            job = submit(world, LOCAL_TENANT, a_submission(), job=a_job_id(), now=brain.clock.now())[0]
+            await committer.durable(world.number)
+            tasks.start_soon(brain.run)
+            await placed.wait()
+            tasks.cancel_scope.cancel()
+        assert world.tables.jobs[job.id].state is JobState.SCHEDULED
+        return loop.time()
+
+    assert 0 < run_virtual(main) < 5

@@ -27,12 +27,12 @@ class WindlassServer(ServerProcess):
     ) -> None:
         super().__init__(directory)
         self.data = self.directory / "data"
-        self._runtime = ("--docker-host", docker_host) if docker_host else ("--runtime", "process")
+        self.runtime = ("--docker-host", docker_host) if docker_host else ("--runtime", "process")
         self.extra = dict(environ or {})
         self._flags = flags
 
     def command(self) -> list[str]:
-        return [str(_BIN / "windlass"), "up", "--data-dir", str(self.data), "--port", "0", *self._runtime, *self._flags]
+        return [str(_BIN / "windlass"), "up", "--data-dir", str(self.data), "--port", "0", *self.runtime, *self._flags]
 
     def environment(self) -> dict[str, str]:
         return {**super().environment(), **self.variables(), **self.extra}
@@ -47,20 +47,14 @@ class WindlassServer(ServerProcess):
     def is_ready(self) -> bool:
         return (self.data / "client.json").exists()
 
-    def stop(self) -> None:
-        super().stop()
-
     def close(self) -> None:
         """The whole installation with it: containers and processes would outlive the server, as they should."""
         try:
             super().stop()
             if self.data.exists():
-                self.cli("down", "--purge", "--yes", *self._down_flags())
+                self.cli("down", "--purge", "--yes")
         finally:
             super().close()
-
-    def _down_flags(self) -> tuple[str, ...]:
-        return self._runtime if self._runtime[0] == "--docker-host" else ()
 
     @property
     def url(self) -> str:

@@ -2,7 +2,7 @@
 
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import structlog
 from tests.simulation.clients import GIB, Client
 from tests.simulation.trouble import Trouble
 from windlass.control.janitor import Retention
+from windlass.core.errors import Conflict
 from windlass.core.model.ids import Millis, TenantId
 from windlass.core.model.resources import Resources
 from windlass.core.world.world import Policy
@@ -86,10 +87,21 @@ async def _story(cluster: Cluster) -> Outcome:
         tasks.cancel_scope.cancel()
     cluster.heal()
     healed_at = cluster.clock.now()
+    await _release_forgotten(cluster)
     is_quiet = await _until(lambda: _is_quiet(cluster), seconds_max=QUIET_SECONDS_MAX)
     quiet_at = cluster.clock.now()
     await anyio.sleep(TTL_SECONDS_MAX)
     return Outcome(cluster=cluster, is_quiet=is_quiet, healed_at=healed_at, quiet_at=quiet_at, wrong=wrong)
+
+
+async def _release_forgotten(cluster: Cluster) -> None:
+    """Suspended jobs whose client never learned that they were accepted: an admin lets them go."""
+    await _until(lambda: cluster.server.plane is not None, seconds_max=300)
+    plane = cluster.server.plane
+    assert plane is not None, "nothing kills the server any more"
+    for job in [job for job in plane.brain.world.tables.jobs.values() if job.is_suspended]:
+        with suppress(Conflict):  # cancelled meanwhile
+            await cluster.network.request(lambda plane, job=job: plane.intake.release(job.tenant, job.id))
 
 
 async def _compare(cluster: Cluster, wrong: list[str]) -> None:

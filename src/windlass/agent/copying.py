@@ -10,28 +10,51 @@ from windlass.ports.runtime import LogLine
 _GATHERED_MAX = 8192
 
 
+class _Gathered:
+    """Lines between their reader and their writer: a list and two flags, because a flood passes here line by line."""
+
+    def __init__(self) -> None:
+        self._lines: list[LogLine] = []
+        self._is_over = False
+        self._some = anyio.Event()
+        self._room = anyio.Event()
+
+    async def read(self, lines: AsyncIterator[LogLine]) -> None:
+        try:
+            async for line in lines:
+                self._lines.append(line)
+                if len(self._lines) == 1:
+                    self._some.set()
+                elif len(self._lines) >= _GATHERED_MAX:
+                    self._room = anyio.Event()
+                    await self._room.wait()
+        finally:
+            self._is_over = True
+            self._some.set()
+
+    async def take(self) -> list[LogLine]:
+        """All there are, as soon as there are any; empty at the end."""
+        while not self._lines and not self._is_over:
+            self._some = anyio.Event()
+            await self._some.wait()
+        taken, self._lines = self._lines, []
+        self._room.set()
+        return taken
+
+
 async def copy_lines(lines: AsyncIterator[LogLine], writer: LogWriter) -> None:
     """Ends with the stream. A failure of the stream surfaces after what was read has been written."""
-    send, receive = anyio.create_memory_object_stream[LogLine](_GATHERED_MAX)
-
-    async def gather() -> None:
-        async with send:
-            async for line in lines:
-                await send.send(line)
+    gathered = _Gathered()
 
     async def write() -> None:
-        async with receive:
-            async for first in receive:
-                await writer.append([first, *_ready(receive.statistics().current_buffer_used)])
-
-    def _ready(count: int) -> list[LogLine]:
-        return [receive.receive_nowait() for _ in range(count)]
+        while batch := await gathered.take():
+            await writer.append(batch)
 
     failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(write)
         try:
-            await gather()
+            await gathered.read(lines)
         except Exception as error:  # what was read first reaches the file, then the failure its caller
             failure = error
     if failure is not None:

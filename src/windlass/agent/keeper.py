@@ -21,7 +21,7 @@ from windlass.core.model.run import Intent
 from windlass.ports.clock import Clock
 from windlass.ports.failpoints import Failpoints
 from windlass.ports.logs import Logs, LogWriter
-from windlass.ports.runtime import ENGINE_REFUSED, ImageUnavailable, Observed, Phase, Runtime
+from windlass.ports.runtime import ENGINE_REFUSED, ImageUnavailable, LogLine, Observed, Phase, Runtime, Stream
 
 log = structlog.get_logger()
 
@@ -31,7 +31,8 @@ _PULL_TRIES = 6
 _PULL_PAUSE_MS = 1_000
 _ENGINE_PAUSE_MS = 1_000
 _REFUSALS_MAX = 5
-_DRAIN_SECONDS = 60
+_SILENCE_SECONDS = 60
+_NO_TIME = "1970-01-01T00:00:00.000000000Z"
 _TAIL_LINES, _TAIL_CHARACTERS = 20, 500
 
 
@@ -148,16 +149,30 @@ class Keeper:
 
     async def _follow(self, writer: LogWriter) -> RunEnded:
         await self._report(RunStarted(run=self.assignment.run, token=self.assignment.token))
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._stop_when_asked)
-            tasks.start_soon(self._stop_at_deadline)
-            async with anyio.create_task_group() as drain:
-                drain.start_soon(self._copy_log, writer)
-                seen = await self._runtime.wait(self.assignment.run)
-                drain.cancel_scope.deadline = anyio.current_time() + _DRAIN_SECONDS
-            tasks.cancel_scope.cancel()
+        copied = anyio.Event()
+        async with anyio.create_task_group() as copying:
+            copying.start_soon(self._copy_log, writer, copied)
+            async with anyio.create_task_group() as stoppers:
+                stoppers.start_soon(self._stop_when_asked)
+                stoppers.start_soon(self._stop_at_deadline)
+                seen = self._measured(await self._runtime.wait(self.assignment.run))
+                stoppers.cancel_scope.cancel()
+            await self._drain(writer, copied)
+            copying.cancel_scope.cancel()
         tail = await writer.tail(lines=_TAIL_LINES, characters=_TAIL_CHARACTERS) if seen.exit_code else ""
-        return verdict.ended(self.assignment, self._measured(seen), self._cause, tail)
+        return verdict.ended(self.assignment, seen, self._cause, tail)
+
+    async def _drain(self, writer: LogWriter, copied: anyio.Event) -> None:
+        """All that it wrote, however long that takes; given up, and said so in the log, only when nothing comes any more."""
+        while not copied.is_set():
+            before = writer.position
+            with anyio.move_on_after(_SILENCE_SECONDS):
+                await copied.wait()
+            if not copied.is_set() and writer.position == before:
+                log.error("log.cut", run=self.assignment.run)
+                lost = b"[windlass: the runtime stopped giving this log; the rest is lost]"
+                await writer.append([LogLine(at=before.last_at or _NO_TIME, stream=Stream.STDERR, text=lost)])
+                break
 
     def _started_at(self) -> Millis:
         """By our own clock, as noted before the start; a run that another agent's journal started counts from now."""
@@ -181,11 +196,12 @@ class Keeper:
         self._cause = self._cause or StopCause.DEADLINE
         await self._patiently(lambda: self._runtime.stop(self.assignment.run, grace_ms=self.assignment.grace_ms))
 
-    async def _copy_log(self, writer: LogWriter) -> None:
+    async def _copy_log(self, writer: LogWriter, copied: anyio.Event) -> None:
         """From the runtime into our file, from where the file ends; an engine that goes away is asked again."""
         while True:
             try:
-                return await copy_lines(self._runtime.logs(self.assignment.run, after=writer.position), writer)
+                await copy_lines(self._runtime.logs(self.assignment.run, after=writer.position), writer)
+                return copied.set()
             except Unavailable:
                 await self._pause(_ENGINE_PAUSE_MS)
 

@@ -39,7 +39,11 @@ def _name_end(assignment: Assignment, seen: Observed, cause: StopCause | None) -
     if cause is StopCause.CANCEL:
         return RunState.STOPPED, cause, "cancelled on request"
     if seen.phase is Phase.ABSENT:
-        return RunState.LOST, "Vanished", "its container was removed by someone else while it ran"
+        return (
+            RunState.LOST,
+            "Vanished",
+            "it was ended from outside while it ran: by `windlass down`, or by somebody on the node",
+        )
     if seen.is_oom:
         return RunState.EXITED, "OOMKilled", f"it used more memory than its limit of {_mib(assignment)} MiB"
     if seen.exit_code == 0:
@@ -86,7 +90,7 @@ def vanished(assignment: Assignment) -> RunEnded:
         token=assignment.token,
         state=RunState.LOST,
         reason="Vanished",
-        message="its container was removed by someone else",
+        message="nothing of it is left on its node: it was ended by `windlass down`, or by somebody there",
     )
 
 

@@ -21,7 +21,7 @@ from windlass.core.model.views import JobQuery, JobView
 from windlass.wire import schema
 from windlass.wire.faults import invalid
 from windlass.wire.job import read_manifest
-from windlass.wire.names import DNS_LABEL_PATTERN, is_dns_label, read_labels
+from windlass.wire.names import is_dns_label, read_labels
 from windlass.wire.render import asked_for, spec_document
 
 router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"], responses=REFUSALS)
@@ -80,13 +80,14 @@ async def apply_job(
     request: Request,
     here: Here,
     caller: Writer,
-    name: Annotated[str, Path(pattern=DNS_LABEL_PATTERN, max_length=REF_MAX)],
+    name: Annotated[str, Path(max_length=REF_MAX)],
 ) -> Response:
     """Make it so: created when absent, left alone when it is already as written, refused when it differs."""
-    if not is_dns_label(name):
-        raise Invalid("not a job's name", faults=[Fault("name", "expected a DNS label")])
+    # The manifest first: who wrote a bad name there is told so, with everything else that is wrong.
     _, data = await read_document(request, bytes_max=here.limits.manifest_bytes_max, takes_yaml=True)
     submission = read_manifest(data, runtime=here.plane.runtime_kind, preset_image=here.preset_image)
+    if not is_dns_label(name):
+        raise Invalid("not a job's name", faults=[Fault("name", "expected a DNS label")])
     if submission.name not in ("", name):
         raise invalid("the manifest", [Fault("metadata.name", f"is not the {name} of the address")])
     await refresh(request)

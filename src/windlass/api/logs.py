@@ -2,8 +2,11 @@
 
 An event's id says where to resume: the byte offset in the attempt's log, with the attempt above it, so that following a job
 over its retries loses and doubles nothing. For the first attempt the id is the offset itself.
+
+JSON holds text only: a piece that is not UTF-8, be it binary or half of a character, comes along as base64 too.
 """
 
+from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Annotated, Any, Final, Literal
@@ -30,10 +33,14 @@ Line = Callable[[LogEntry], Awaitable[None]]
 _ATTEMPT_SHIFT: Final = 40
 _OFFSET_MASK: Final = (1 << _ATTEMPT_SHIFT) - 1
 _ID_DIGITS_MAX: Final = 18
+_DATA: Final = (
+    "Of a `line`: `at`, `stream`, `text`; `partial` when the line goes on with the next piece; and, when the piece is not "
+    "UTF-8, its bytes as `base64`, `text` then being a readable approximation. Of the `end`: `state` and `exitCode`."
+)
 _ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "Events `line` and, at the end, `end`; or plain text.",
-        "content": event_stream("line", "end") | {"text/plain": {"schema": {"type": "string"}}},
+        "description": "Events `line` and, at the end, `end`; or plain text, byte for byte.",
+        "content": event_stream("line", "end", data=_DATA) | {"text/plain": {"schema": {"type": "string"}}},
     }
 }
 
@@ -84,11 +91,7 @@ class _Reading:
 
     async def events(self, emit: Emit) -> None:
         async def line(entry: LogEntry) -> None:
-            text = entry.text.decode("utf-8", "replace")
-            data: dict[str, Any] = {"at": entry.at, "stream": entry.stream, "text": text}
-            if entry.is_partial:
-                data["partial"] = True
-            await emit(frame("line", data, id=((self._attempt - 1) << _ATTEMPT_SHIFT) + entry.offset))
+            await emit(frame("line", _line_data(entry), id=((self._attempt - 1) << _ATTEMPT_SHIFT) + entry.offset))
 
         await self._read(line)
         job = self._view.job
@@ -181,6 +184,17 @@ class _Wait:
     def end(self) -> None:
         self._is_over = True
         self._scope.cancel()
+
+
+def _line_data(entry: LogEntry) -> dict[str, Any]:
+    data: dict[str, Any] = {"at": entry.at, "stream": entry.stream}
+    try:
+        data["text"] = entry.text.decode()
+    except UnicodeDecodeError:
+        data |= {"text": entry.text.decode("utf-8", "replace"), "base64": b64encode(entry.text).decode()}
+    if entry.is_partial:
+        data["partial"] = True
+    return data
 
 
 def _run_of(view: JobView, attempt: int) -> Run | None:

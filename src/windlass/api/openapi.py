@@ -57,15 +57,16 @@ def json_body(model: type[BaseModel], *, takes_yaml: bool = False, is_required: 
     return {"requestBody": {"required": is_required, "content": content}}
 
 
-def event_stream(*events: str) -> dict[str, Any]:
-    """The content of a `text/event-stream` answer; `data` is JSON."""
+def event_stream(*events: str, data: str | None = None) -> dict[str, Any]:
+    """The content of a `text/event-stream` answer; `data` is JSON, and the words given say what is in it."""
     event = {
         "type": "object",
         "required": ["event", "data"],
         "properties": {
             "event": {"type": "string", "enum": [*events, "error"]},
             "id": {"type": "string", "pattern": "^[0-9]+$"},
-            "data": {"type": "string", "contentMediaType": "application/json"},
+            "data": {"type": "string", "contentMediaType": "application/json"}
+            | ({"description": data} if data else {}),
         },
     }
     return {"text/event-stream": {"schema": event}}

@@ -45,7 +45,7 @@ def _examine(settings: Any, confirm_clock: bool) -> Iterator[Finding]:
     yield _data_dir(settings.data_dir)
     yield _disk(settings.data_dir)
     yield _server(settings, installation.server_pid())
-    yield _engine(settings)
+    yield _engine(settings, installation.engines())
     if installation.clock.exists():
         yield _clock(installation.clock, confirm_clock)
 
@@ -89,12 +89,12 @@ def _server(settings: Any, pid: int | None) -> Finding:
     return Finding(what="server", is_well=True, said=f"not running; {settings.host}:{settings.port} is free")
 
 
-def _engine(settings: Any) -> Finding:
+def _engine(settings: Any, used: tuple[str, ...]) -> Finding:
     import anyio
 
     from windlass.adapters.runtime.docker.finding import find_engine
 
-    found = anyio.run(find_engine, os.environ, settings.docker_host)
+    found = anyio.run(find_engine, os.environ, settings.docker_host or next(reversed(used), None))
     if found.docker_host is not None:
         return Finding(what="containers", is_well=True, said=found.docker_host)
     return Finding(
@@ -108,8 +108,14 @@ def _engine(settings: Any) -> Finding:
 
 def _clock(path: Path, confirm: bool) -> Finding:
     from windlass.adapters.clock.service import ServiceClock
+    from windlass.core.errors import WindlassError
 
-    clock = ServiceClock(path)
+    try:
+        clock = ServiceClock(path)
+    except (OSError, WindlassError) as error:
+        return Finding(
+            what="clock", is_well=False, said=str(error), advice=getattr(error, "hint", None) or "see the disk"
+        )
     if confirm and clock.held_ms:
         clock.confirm()
     held = clock.held_ms // 3_600_000

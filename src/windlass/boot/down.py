@@ -11,22 +11,24 @@ import click
 
 if TYPE_CHECKING:
     from windlass.boot.installation import Installation
+    from windlass.ports.runtime import Runtime
 
 _STOP_SECONDS = 30
 
 
 @click.command("down")
 @click.option("--data-dir", type=click.Path(path_type=Path), help="The data directory it was started with.")
-@click.option("--docker-host", help="The container engine it was started with, if it was named.")
 @click.option("--purge", is_flag=True, help="Remove volumes, history, logs and keys as well.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def command(purge: bool, yes: bool, **flags: Any) -> None:
     """End the server and everything it runs, found by its labels. Volumes and history stay unless --purge."""
     import anyio
 
+    from windlass.boot import logging
     from windlass.boot.installation import Installation
     from windlass.boot.settings import load
 
+    logging.configure("warning")
     settings = load(os.environ, {name: value for name, value in flags.items() if value is not None})
     installation = Installation(settings.data_dir)
     if not installation.exists:
@@ -36,7 +38,7 @@ def command(purge: bool, yes: bool, **flags: Any) -> None:
         click.confirm(f"Remove everything in {settings.data_dir}, with all volumes?", abort=True)
     _stop_server(installation)
     with installation.locked():
-        ended = anyio.run(_end_all, settings, installation, purge)
+        ended = anyio.run(_end_all, installation, purge)
         click.echo(f"ended: {ended} run{'s' * (ended != 1)}" + (" and all volumes" if purge else ""))
         if purge:
             _remove_data(installation)
@@ -57,20 +59,44 @@ def _stop_server(installation: "Installation") -> None:
     click.echo(f"stopped the server (pid {pid})")
 
 
-async def _end_all(settings: Any, installation: "Installation", purge: bool) -> int:
+async def _end_all(installation: "Installation", purge: bool) -> int:
+    """On every runtime that was ever used from here: what runs, and with `purge` everything we made."""
     from windlass.adapters.clock.service import ServiceClock
     from windlass.adapters.ids.system import SystemIds
-    from windlass.boot.local import open_runtime
+    from windlass.adapters.runtime.docker.runtime import DockerRuntime
+    from windlass.adapters.runtime.process.executor import stop
+    from windlass.adapters.runtime.process.runtime import ProcessRuntime
 
     who = installation.identity(SystemIds().uuid7())
     clock = ServiceClock(installation.clock)
-    async with open_runtime(settings, installation, who, clock, os.environ) as (runtime, _):
+    ended = 0
+    for address in installation.engines():
+        async with DockerRuntime.open(address, installation=who.installation, node=who.node, clock=clock) as engine:
+            ended += await _end_on(engine, address, purge)
+    if installation.processes.exists():
+        async with ProcessRuntime.open(installation.processes, who.installation, who.node) as processes:
+            ended += await _end_on(processes, "the process executor", purge)
+        if not purge:  # a purge has ended the executor already, with everything it had
+            stop(str(installation.processes))
+    return ended
+
+
+async def _end_on(runtime: "Runtime", where: str, purge: bool) -> int:
+    from windlass.core.errors import Unavailable
+
+    try:
         runs = await runtime.observe_all()
         if purge:
             await runtime.remove_all()
         else:
             for seen in runs:
                 await runtime.remove(seen.run)
+    except Unavailable as error:
+        raise Unavailable(
+            f"{where} does not answer, so what we made there cannot be removed: {error.message}",
+            code="engine-absent",
+            hint="start it and try again; nothing else was removed",
+        ) from error
     return len(runs)
 
 

@@ -1,5 +1,7 @@
 """What a person sees when the server is up: where it is, what it runs on, what to try first; loudly, when there is no isolation."""
 
+import os
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -9,6 +11,7 @@ import click
 from windlass import __version__
 from windlass.adapters.runtime.docker.finding import Found
 from windlass.boot.installation import Installation
+from windlass.client.connection import default_data_dir
 from windlass.ports.runtime import Machine
 
 _GIB = 1 << 30
@@ -30,7 +33,7 @@ def greet(url: str, machine: Machine, installation: Installation, found: Found |
     if machine.kind == "process":
         _warn_of_processes(found)
     say("Try, in another terminal:")
-    for line in _first_commands(machine):
+    for line in _first_commands(machine, installation):
         say("  " + click.style(line, fg="green"))
     say("")
     say(click.style("Ctrl-C stops the server; what runs goes on, and `windlass up` takes it up again.", dim=True))
@@ -44,9 +47,18 @@ def say(line: str) -> None:
     click.echo(line, file=sys.stderr)
 
 
-def _first_commands(machine: Machine) -> tuple[str, ...]:
+def _first_commands(machine: Machine, installation: Installation) -> tuple[str, ...]:
     image = "" if machine.kind == "process" else "busybox "
-    return (*_path_to_us(), f"windlass run {image}-- echo hello", "windlass get jobs")
+    run = f"windlass run {image}-- echo hello"
+    return (*_path_to_us(), *_way_to_the_data(installation), run, "windlass get jobs")
+
+
+def _way_to_the_data(installation: Installation) -> tuple[str, ...]:
+    """Another shell looks in the usual place; elsewhere it has to be told."""
+    elsewhere = {name: value for name, value in os.environ.items() if name != "WINDLASS_DATA_DIR"}
+    if installation.root == default_data_dir(elsewhere).absolute():
+        return ()
+    return (f"export WINDLASS_DATA_DIR={shlex.quote(str(installation.root))}",)
 
 
 def _path_to_us() -> tuple[str, ...]:

@@ -7,12 +7,15 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
-from msgspec import Struct, json
+from msgspec import DecodeError, Struct, json
 
 from windlass.client.connection import CONTEXT_FILE, Context
-from windlass.core.errors import Conflict
+from windlass.core.errors import Conflict, Invalid
 from windlass.core.model.ids import NodeId
+
+T = TypeVar("T")
 
 
 class Identity(Struct, frozen=True, kw_only=True):
@@ -30,11 +33,13 @@ class Installation:
         self.blobs = root / "blobs"
         self.logs = root / "logs"
         self.node = root / "node"
+        self.processes = self.node / "process"
         self.keys = root / "keys"
         self.clock = root / "clock.json"
         self.token = root / "token"
         self.context = root / CONTEXT_FILE
         self.server_log = root / "server.log"
+        self._engines = root / "engines.json"
         self._identity = root / "installation.json"
         self._lock = root / "lock"
 
@@ -48,7 +53,7 @@ class Installation:
         if not self._identity.exists():
             made = Identity(installation=make_id, node=NodeId(_host_label()))
             write_private(self._identity, json.encode(made))
-        return json.decode(self._identity.read_bytes(), type=Identity)
+        return _decoded(self._identity, Identity)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -85,6 +90,16 @@ class Installation:
         finally:
             os.close(fd)
 
+    def engines(self) -> tuple[str, ...]:
+        """The addresses of every container engine that was ever used from here: what `down` has to look through."""
+        return _decoded(self._engines, tuple[str, ...]) if self._engines.exists() else ()
+
+    def note_engine(self, address: str) -> None:
+        """Before anything is made there."""
+        known = self.engines()
+        if address not in known:
+            write_private(self._engines, json.encode((*known, address)))
+
     def write_context(self, url: str, token: str) -> None:
         """What the client needs to find us, for our own user only."""
         write_private(self.token, token.encode())
@@ -107,6 +122,7 @@ class Installation:
             self.token,
             self.context,
             self.server_log,
+            self._engines,
             self._identity,
             self._lock,
         )
@@ -121,6 +137,17 @@ def write_private(path: Path, data: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(fresh, path)
+
+
+def _decoded(path: Path, kind: type[T]) -> T:
+    try:
+        return json.decode(path.read_bytes(), type=kind)
+    except DecodeError as error:
+        raise Invalid(
+            f"{path} is damaged: {error}",
+            code="installation-damaged",
+            hint="restore it from a backup: what runs is found by the ids in it",
+        ) from error
 
 
 def _host_label() -> str:

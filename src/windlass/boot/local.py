@@ -27,7 +27,7 @@ from windlass.control.janitor import Retention
 from windlass.control.observer import NodeLink
 from windlass.control.plane import ControlPlane
 from windlass.control.readmodel import one_thread
-from windlass.core.errors import Unavailable
+from windlass.core.errors import Conflict, Unavailable
 from windlass.core.model.ids import LOCAL_TENANT, Millis, PoolId
 from windlass.core.model.node import Node
 from windlass.core.model.tenant import Tenant
@@ -93,6 +93,7 @@ async def open_local(
             retention=Retention(history_ms=Millis(settings.retention_days * _DAY_MS)),
             epoch_seen=journal.epoch,
         )
+        _check_runs(plane, machine.kind)
         node = _node(who, machine)
         plane.brain.world.set_tenant(_tenant(settings), now=clock.now())
         plane.brain.world.set_node(node, now=clock.now())
@@ -115,22 +116,37 @@ async def open_local(
 async def open_runtime(
     settings: Settings, installation: Installation, who: Identity, clock: ServiceClock, environ: Mapping[str, str]
 ) -> AsyncIterator[tuple[Runtime, Found | None]]:
-    """The engine that answers; without one, plain processes, unless an engine was asked for by name."""
-    found = None if settings.runtime == "process" else await find_engine(environ, settings.docker_host)
+    """The engine that was named, or used before, or answers; plain processes only where there never was one."""
+    named = settings.docker_host or environ.get("DOCKER_HOST") or next(reversed(installation.engines()), None)
+    found = None if settings.runtime == "process" else await find_engine(environ, named)
     if found is not None and found.docker_host is not None:
+        installation.note_engine(found.docker_host)
         async with DockerRuntime.open(
             found.docker_host, installation=who.installation, node=who.node, clock=clock, environ=environ
         ) as runtime:
             yield runtime, found
         return
-    if found is not None and (settings.runtime == "docker" or settings.docker_host):
+    if found is not None and (settings.runtime == "docker" or named):
+        # Falling back would declare dead what still runs in an engine that is only away.
         raise Unavailable(
             "no container engine answers: " + "; ".join(f"{one.address}: {one.why_not}" for one in found.tried),
             code="engine-absent",
-            hint="start Docker or Podman, or run plain processes: windlass up --runtime process",
+            hint="start it, name another with --docker-host, or run plain processes: windlass up --runtime process",
         )
-    async with ProcessRuntime.open(installation.node / "process", who.installation, who.node) as runtime:
+    async with ProcessRuntime.open(installation.processes, who.installation, who.node) as runtime:
         yield runtime, found
+
+
+def _check_runs(plane: ControlPlane, kind: str) -> None:
+    """Runs of another runtime would look as if they had vanished."""
+    tables = plane.brain.world.tables
+    strange = [run for run in tables.runs.values() if not run.is_over and tables.jobs[run.job].shape.runtime != kind]
+    if strange:
+        raise Conflict(
+            f"{len(strange)} of this installation's jobs run on another runtime than {kind}",
+            code="runtime-differs",
+            hint="start with the runtime you had, or end them first: windlass down",
+        )
 
 
 def _tenant(settings: Settings) -> Tenant:

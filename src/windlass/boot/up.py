@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,17 +37,20 @@ def command(config: Path | None, **flags: Any) -> None:
     logging.configure(settings.log_level)
     installation = Installation(settings.data_dir)
     with installation.locked():
-        failure = anyio.run(_serve, settings, installation, backend_options={"use_uvloop": True})
-    sys.exit(failure)
+        try:
+            anyio.run(_serve, settings, installation, backend_options={"use_uvloop": True})
+        except BaseExceptionGroup as group:
+            raise _cause(group) from None
 
 
-async def _serve(settings: Any, installation: Any) -> int:
+async def _serve(settings: Any, installation: Any) -> None:
     import anyio
 
     from windlass.api.server import serve
     from windlass.boot.application import make_application
     from windlass.boot.greeting import greet, say_stopped
     from windlass.boot.local import open_local
+    from windlass.boot.tuning import tune
 
     async with open_local(settings, installation, os.environ) as local, anyio.create_task_group() as tasks:
         app, token = make_application(local, settings, installation)
@@ -57,9 +59,22 @@ async def _serve(settings: Any, installation: Any) -> int:
         port: int = await tasks.start(partial(serve, app, host=settings.host, port=settings.port))
         url = f"http://{_shown(settings.host)}:{port}"
         installation.write_context(url, token)
+        tune()
         greet(url, local.machine, installation, local.found)
     say_stopped()
-    return 0
+
+
+def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What a person can act on, if that is in it; else the whole."""
+    from windlass.core.errors import WindlassError
+
+    known, _ = group.split(WindlassError)
+    while known is not None:
+        first = known.exceptions[0]
+        if isinstance(first, WindlassError):
+            return first
+        known = first
+    return group
 
 
 async def _stop_on_signal(scope: "anyio.CancelScope") -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from windlass import __version__
 from windlass.cli.command import connection_options
 from windlass.cli.failures import ReaderGone, colour_wanted, guarded
 from windlass.cli.lazy import LazyGroup, Verb
@@ -34,6 +35,7 @@ VERBS: Mapping[str, Verb] = {
     "exec": Verb(at=f"{_HERE}.terminals:execute", section=FILES, help="Run a command inside a running job."),
     "debug": Verb(at=f"{_HERE}.terminals:debug", section=FILES, help="A shell with a job's volume at /mnt."),
     "cancel": Verb(at=f"{_HERE}.change:cancel", section=CHANGE, help="Stop jobs; they end as CANCELLED."),
+    "release": Verb(at=f"{_HERE}.change:release", section=CHANGE, help="Let suspended jobs run."),
     "delete": Verb(at=f"{_HERE}.change:delete", section=CHANGE, help="Remove jobs and, if asked, their volumes."),
     "cleanup": Verb(at=f"{_HERE}.change:cleanup", section=CHANGE, help="Remove volumes whose time has passed."),
 }
@@ -64,9 +66,27 @@ def build(extra: Mapping[str, str]) -> click.Group:
         name="windlass",
         help=f"Run containers, see why they wait, keep what they made.\n\n{EXAMPLES}",
         verbs={**VERBS, **mounted, **LAST},
-        params=connection_options(),
+        params=[*connection_options(), _version_option()],
         no_args_is_help=True,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+
+
+def _version_option() -> click.Option:
+    """Of this program alone, without asking anyone; the verb `version` asks the server too."""
+
+    def show(ctx: click.Context, param: click.Parameter, is_asked: bool) -> None:
+        if is_asked and not ctx.resilient_parsing:
+            click.echo(f"windlass {__version__}")
+            ctx.exit()
+
+    return click.Option(
+        ["--version"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=show,
+        help="Print the version and leave.",
     )
 
 

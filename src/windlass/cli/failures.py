@@ -52,7 +52,7 @@ def show(error: Exception) -> None:
     echo("error:", error.message, colour="red")
     for fault in error.faults:
         echo("  -", f"{fault.field}: {fault.message}" if fault.field else fault.message)
-    hint = error.hint or _usual_hint(error)
+    hint = _own_hint(error) or error.hint or _usual_hint(error)
     if hint:
         echo("hint:", hint, colour="cyan")
     if type(error) is WindlassError and (request := problems.request_id(error)):
@@ -83,9 +83,14 @@ def is_debugging() -> bool:
     return os.environ.get("WINDLASS_DEBUG", "") not in {"", "0"}
 
 
-def _usual_hint(error: WindlassError) -> str | None:
+def _own_hint(error: WindlassError) -> str | None:
+    """The server's words are for whoever writes requests by hand."""
     if error.code == "unauthenticated":
-        return "set WINDLASS_TOKEN, or run this as the user who ran `windlass up`"
+        return "give --token or WINDLASS_TOKEN, or run this where `windlass up` wrote one, as the user who ran it"
+    return None
+
+
+def _usual_hint(error: WindlassError) -> str | None:
     if error.code == "name-taken":
         return "choose another name, or `windlass delete` the job that has it"
     return None

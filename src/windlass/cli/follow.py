@@ -1,6 +1,8 @@
 """A job from its acceptance to its end, on this terminal: its output, why it waits, Ctrl-C, and its exit code at last."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from windlass.cli import exits
 from windlass.cli.announce import Announcer
@@ -40,13 +42,22 @@ def summary(job: Manifest, now: float) -> str:
     return f"{name_of(job)} {shown}{took}{': ' + why if why else ''}"
 
 
+@contextmanager
+def deletion_told() -> Iterator[None]:
+    """For a job that was there a moment ago: not to find it any more is a fact about it, not about what was typed."""
+    try:
+        yield
+    except NotFound as exc:
+        if exc.code == "no-such-attempt":
+            raise
+        raise NotFound("the job was deleted by somebody else", code="deleted", hint="its output ends here") from exc
+
+
 def _print_until_over(client: Client, uid: str, announcer: Announcer) -> Manifest:
     """The server's stream goes on over retries and ends with the job."""
     writer = LogWriter()
-    try:
+    with deletion_told():
         for line in client.logs(uid, follow=True, after=BEGINNING):
             announcer.hush()
             writer.write(line)
         return client.job(uid)
-    except NotFound as exc:
-        raise NotFound("the job was deleted by somebody else", code="deleted", hint="its output ends here") from exc

@@ -9,6 +9,8 @@ import click
 import msgspec
 
 from windlass.cli.render import table
+from windlass.client.documents import LogLine
+from windlass.client.streams import bytes_of_line
 
 F = TypeVar("F", bound=Callable[..., Any])
 FORMS = ("table", "wide", "json", "yaml", "name")
@@ -79,17 +81,17 @@ class LogWriter:
         self._at_line_start = {"stdout": True, "stderr": True}
         self._last = ""
 
-    def write(self, line: Any) -> None:
+    def write(self, line: LogLine) -> None:
         stream = line.get("stream", "stdout")
         if self._last and stream != self._last:
             self._sink(self._last).flush()
         self._last = stream
-        text = line["text"] if line.get("partial") else line["text"] + "\n"
+        content = bytes_of_line(line) + (b"" if line.get("partial") else b"\n")
         if self._has_timestamps and self._at_line_start[stream]:
-            text = f"{line['at']} {text}"
+            content = f"{line['at']} ".encode() + content
         self._at_line_start[stream] = not line.get("partial")
         sink = self._sink(stream)
-        sink.write(text.encode("utf-8", "surrogateescape"))
+        sink.write(content)
         if self._is_live:
             sink.flush()
 

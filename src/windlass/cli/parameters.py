@@ -51,7 +51,11 @@ class Pair(click.ParamType[tuple[str, str]]):
 def read_env_file(path: Path) -> dict[str, str]:
     """Lines of KEY=VALUE; blank lines and `#` comments are skipped, matching quotes around a value are taken off."""
     found = dict[str, str]()
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    try:
+        content = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise click.BadParameter(f"{path} is not UTF-8", param_hint="--env-file") from None
+    for number, line in enumerate(content.splitlines(), start=1):
         text = line.strip().removeprefix("export ").strip()
         if not text or text.startswith("#"):
             continue
@@ -60,6 +64,13 @@ def read_env_file(path: Path) -> dict[str, str]:
             raise click.BadParameter(f"{path}, line {number}: expected KEY=VALUE", param_hint="--env-file")
         found[key.strip()] = _unquoted(value.strip())
     return found
+
+
+def not_empty(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """An empty word is most often a variable that was not set, and would otherwise pass for nothing given."""
+    if value == "":
+        raise click.BadParameter("expected a name, and it is empty", ctx, param)
+    return value
 
 
 def _unquoted(value: str) -> str:

@@ -11,23 +11,26 @@ import termios
 import threading
 import tty
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from windlass.cli import exits
 from windlass.cli.announce import Announcer
 from windlass.cli.follow import follow_to_end
-from windlass.cli.interrupts import Interrupts
+from windlass.cli.interrupts import Detached, Interrupts
 from windlass.cli.output import is_terminal, note
 from windlass.cli.render.values import is_over, name_of
 from windlass.client.client import Client
 from windlass.client.documents import Manifest
+from windlass.core.errors import Conflict, Unavailable, WindlassError
 
 if TYPE_CHECKING:
     from windlass.client.terminal import Terminal
 
 LEAVE = b"\x10\x11"
 CHUNK = 1 << 16
+NOT_RUNNING = "not-running"
+"""The code with which a terminal is refused."""
 STANDING = frozenset({"RUNNING"})
 
 
@@ -36,16 +39,13 @@ def attach_when_running(client: Client, job: Manifest) -> int:
     uid = job["metadata"]["uid"]
     with Announcer(client, uid, is_shown=is_terminal(err=True)) as announcer:
         cancel = Interrupts(name_of(job), lambda: client.another().cancel(uid), asking=announcer.still)
-        with cancel.handled():
-            job = _until_running(client, uid)
-    if is_over(job):
-        return follow_to_end(client, job)
-    with client.attach(uid) as terminal:
-        code = converse(terminal, is_raw=True)
-    if code is None:
-        note(f"left {name_of(job)} running; `windlass attach {name_of(job)}` comes back to it")
-        return exits.OK
-    return code
+        try:
+            with cancel.handled():
+                job = _until_running(client, uid)
+        except Detached:
+            announcer.hush()
+            return _leave(job)
+    return follow_to_end(client, job) if is_over(job) else _attach(client, job)
 
 
 def converse(terminal: "Terminal", *, is_raw: bool, has_input: bool = True) -> int | None:
@@ -79,6 +79,56 @@ def converse(terminal: "Terminal", *, is_raw: bool, has_input: bool = True) -> i
     if has_left.is_set():
         return None
     return exits.NO_EXIT_CODE if terminal.exit_code is None else terminal.exit_code
+
+
+def _attach(client: Client, job: Manifest) -> int:
+    name, uid, terminal = name_of(job), job["metadata"]["uid"], None
+    try:
+        with client.attach(uid) as terminal, _given_up_after_its_end(client, uid, terminal):
+            code = converse(terminal, is_raw=True)
+    except Conflict as exc:
+        return _after_its_end(client, uid, exc, is_shown=terminal is not None and terminal.has_spoken)
+    except Unavailable as exc:
+        exc.hint = f"the job lives on; `windlass attach {name}` comes back to it"
+        raise
+    if terminal.is_given_up:
+        return follow_to_end(client, client.job(uid))
+    return _leave(job) if code is None else code
+
+
+@contextmanager
+def _given_up_after_its_end(client: Client, uid: str, terminal: "Terminal") -> Iterator[None]:
+    """A container that ended just before we came leaves a terminal that stays silent for ever, and tells nobody."""
+    mine = client.another()
+    happenings = mine.follow_happenings(uid)
+
+    def watch() -> None:
+        with suppress(WindlassError, OSError):
+            for _ in happenings:
+                pass
+            if is_over(mine.job(uid)):
+                terminal.give_up()
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        happenings.close()
+
+
+def _after_its_end(client: Client, uid: str, refusal: Conflict, *, is_shown: bool) -> int:
+    """A quick job ends between our looking and our coming: then its log says what its terminal would have."""
+    job = client.job(uid)
+    if refusal.code != NOT_RUNNING and not is_over(job):
+        raise refusal
+    if not is_shown:
+        return follow_to_end(client, job)
+    return exits.of_job(job["status"].get("state", ""), job["status"].get("exitCode"))
+
+
+def _leave(job: Manifest) -> int:
+    note(f"left {name_of(job)} running; `windlass attach {name_of(job)}` comes back to it")
+    return exits.OK
 
 
 def _until_running(client: Client, uid: str) -> Manifest:

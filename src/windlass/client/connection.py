@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from windlass.core.errors import Invalid
+from windlass.core.errors import Denied, Invalid
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 CONTEXT_FILE = "client.json"
@@ -32,9 +32,11 @@ def find(
     The context's token goes to the context's own server only: a token of this machine is never sent to an address that
     came from elsewhere.
     """
+    url, token = url or environ.get("WINDLASS_URL"), token or environ.get("WINDLASS_TOKEN")
+    if url and token:
+        return Connection(url=url.rstrip("/"), token=token.strip())  # nothing on this machine matters then
     context = read_context(default_data_dir(environ) if data_dir is None else Path(data_dir))
-    url = url or environ.get("WINDLASS_URL") or (context.url if context else DEFAULT_URL)
-    token = token or environ.get("WINDLASS_TOKEN")
+    url = url or (context.url if context else DEFAULT_URL)
     if not token and context and same_server(url, context.url):
         token = _read_token(Path(context.token_file))
     return Connection(url=url.rstrip("/"), token=(token or "").strip())
@@ -52,8 +54,10 @@ def read_context(data_dir: Path) -> Context | None:
     path = data_dir / CONTEXT_FILE
     try:
         return msgspec.json.decode(path.read_bytes(), type=Context)
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except PermissionError as exc:
+        raise _unreadable(path) from exc
     except msgspec.MsgspecError as exc:
         raise Invalid(f"{path} is damaged: {exc}", hint="`windlass up` writes it anew") from exc
 
@@ -65,5 +69,14 @@ def same_server(url: str, other: str) -> bool:
 def _read_token(path: Path) -> str | None:
     try:
         return path.read_text()
+    except PermissionError as exc:
+        raise _unreadable(path) from exc
     except OSError:
         return None
+
+
+def _unreadable(path: Path) -> Denied:
+    return Denied(
+        f"{path} cannot be read: permission denied",
+        hint="run this as the user who ran `windlass up`, or give --url and --token",
+    )

@@ -87,6 +87,9 @@ class LogLine(TypedDict):
     stream: Literal["stdout", "stderr"]
     text: str
     partial: NotRequired[bool]
+    """The line goes on with the next piece of its stream."""
+    base64: NotRequired[str]
+    """The bytes themselves, when they are not UTF-8; `text` is then what comes nearest."""
 
 
 class Upload(TypedDict):

@@ -1,14 +1,18 @@
 """Streams that outlive their connection: after a break we ask again from the last event seen, so nothing is lost or doubled."""
 
+from binascii import a2b_base64
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import msgspec
 
 from windlass.client import problems, sse
 from windlass.client.transport import Query, Stream, Transport
 from windlass.core.errors import Unavailable
+
+if TYPE_CHECKING:
+    from windlass.client.documents import LogLine
 
 END, ERROR = "end", "error"
 T = TypeVar("T")
@@ -96,6 +100,13 @@ class Followed(Generic[T]):
 
     def close(self) -> None:
         self.events.close()
+
+
+def bytes_of_line(line: "LogLine") -> bytes:
+    """What the job wrote, byte for byte, without the end of the line."""
+    if (raw := line.get("base64")) is not None:
+        return a2b_base64(raw)
+    return line["text"].encode()
 
 
 def _said(event: sse.Event) -> Exception:

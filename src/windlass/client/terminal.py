@@ -1,5 +1,6 @@
 """A terminal into a container over a WebSocket: attach, exec, debug. Imported only when one is opened."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from urllib.parse import urlsplit
@@ -36,11 +37,17 @@ class Terminal:
     def __init__(self, socket: ClientConnection) -> None:
         self._socket = socket
         self.exit_code: int | None = None
+        self.has_spoken = False
+        """Some output has come."""
+        self.is_given_up = False
+        self._deciding = threading.Lock()
 
     def output(self) -> Iterator[Output]:
         try:
             for frame in self._socket:
                 if isinstance(frame, bytes):
+                    if self._is_dropped():
+                        return
                     if frame:
                         yield Output(frame[0] == STDERR, frame[1:])
                     continue
@@ -49,7 +56,7 @@ class Terminal:
                     raise problems.to_error(word.error)
                 self.exit_code = word.exit
         except ConnectionClosed as exc:
-            if self.exit_code is None:
+            if self.exit_code is None and not self.is_given_up:
                 raise Unavailable("the terminal's connection broke off", code="terminal-broken") from exc
 
     def send(self, data: bytes) -> None:
@@ -62,8 +69,20 @@ class Terminal:
     def end_input(self) -> None:
         self._say({"eof": True})
 
+    def give_up(self) -> None:
+        """Leave it, unless it has said something: then it goes on to its own end. Nothing is shown after this."""
+        with self._deciding:
+            self.is_given_up = not self.has_spoken
+        if self.is_given_up:
+            self.close()
+
     def close(self) -> None:
         self._socket.close()
+
+    def _is_dropped(self) -> bool:
+        with self._deciding:
+            self.has_spoken = self.has_spoken or not self.is_given_up
+            return self.is_given_up
 
     def _say(self, word: dict[str, object]) -> None:
         with suppress(ConnectionClosed):

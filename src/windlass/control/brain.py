@@ -27,6 +27,7 @@ log = structlog.get_logger()
 T = TypeVar("T")
 _PLACEMENTS_A_ROUND = 256
 _SAFETY_NET_MS = 30_000
+_REFUSED_PAUSE_MS = 1_000
 
 
 class Brain:
@@ -36,6 +37,8 @@ class Brain:
         self.clock = clock
         self.failpoints = failpoints
         self._wake = anyio.Event()
+        self._not_before = Millis(0)
+        committer.taken_back = self._decide_again
 
     async def decide(self, verb: Callable[[Millis], T], *, failpoint: str = "") -> tuple[T, int]:
         """Apply a decision and wait for the disk: its result and the revision that holds it. Only then may anyone hear of it.
@@ -56,11 +59,17 @@ class Brain:
     async def run(self) -> None:
         """Expire what is due, place what fits, sleep until a fact or the next due moment."""
         while True:
+            await self.clock.sleep_until(self._not_before)
             now = self.clock.now()
             if await self._step(now):
                 await anyio.lowlevel.checkpoint()
             else:
                 await self._sleep(now)
+
+    def _decide_again(self) -> None:
+        """What a refused commit took back; not at once, for the store may refuse for long."""
+        self._not_before = Millis(self.clock.now() + _REFUSED_PAUSE_MS)
+        self._wake.set()
 
     async def _step(self, now: Millis) -> bool:
         """True when there is more to do at once."""

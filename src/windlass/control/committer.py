@@ -5,11 +5,13 @@ two things: that the leader key is the one we won, so a deposed leader writes no
 is the one we wrote last, so a commit that was given up for lost is shut out by writing the number once more.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from heapq import heappop, heappush
 
 import anyio
+import anyio.lowlevel
 import structlog
 from msgspec import json
 
@@ -27,21 +29,11 @@ log = structlog.get_logger()
 Listener = Callable[[Sequence[Entry], int], None]
 """Called with the entries of a batch and its revision as soon as it is durable, in order."""
 
+_TURNS_MAX = 16
 _MARK_BYTES = 256
 """Room for the number that goes along with every commit."""
 _READ_BACK_TRIES = 20
 _READ_BACK_PAUSE_MS = 500
-
-
-class _Waiting:
-    """Those who wait for one number."""
-
-    __slots__ = ("done", "error", "revision")
-
-    def __init__(self) -> None:
-        self.done = anyio.Event()
-        self.error: Unavailable | None = None
-        self.revision = 0
 
 
 class Committer:
@@ -65,10 +57,13 @@ class Committer:
         self._marked_at = marked_at
         self._settled = world.number
         self._revision = revision
-        self._waiting: dict[int, _Waiting] = {}
-        self._numbers: list[int] = []
+        self._waiting: list[tuple[int, int, asyncio.Future[int]]] = []
+        """By number; the second breaks ties. Plain futures: one is made for every answer that waits for the disk."""
+        self._waits = 0
         self._wake = anyio.Event()
         self._listeners: list[Listener] = []
+        self.taken_back: Callable[[], None] = lambda: None
+        """Called when decisions were undone: what they settled is to be decided again."""
         self._is_uncertain = False
 
     @property
@@ -88,15 +83,11 @@ class Committer:
         """Wait until decision `number` is on disk; answers the revision. Unavailable when it had to be taken back."""
         if number <= self._settled:
             return self._revision
-        waiting = self._waiting.get(number)
-        if waiting is None:
-            waiting = self._waiting[number] = _Waiting()
-            heappush(self._numbers, number)
+        durable: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._waits += 1
+        heappush(self._waiting, (number, self._waits, durable))
         self._wake.set()
-        await waiting.done.wait()
-        if waiting.error is not None:
-            raise Unavailable(waiting.error.message, code=waiting.error.code, hint=waiting.error.hint)
-        return waiting.revision
+        return await durable
 
     def nudge(self) -> None:
         """There may be decisions nobody waits for."""
@@ -107,7 +98,19 @@ class Committer:
             await self._wake.wait()
             self._wake = anyio.Event()
             while len(self._world.journal):
+                await self._gather()
                 await self._commit_one()
+
+    async def _gather(self) -> None:
+        """Take along whoever decides in the same breath: as long as every turn of the loop brings more, wait one more.
+
+        An idle server commits at once; a busy one makes a few large commits instead of many small ones.
+        """
+        for _ in range(_TURNS_MAX):
+            size = len(self._world.journal)
+            await anyio.lowlevel.checkpoint()
+            if len(self._world.journal) == size:
+                return
 
     async def _commit_one(self) -> None:
         entries, writes = self._pack()
@@ -185,21 +188,21 @@ class Committer:
         self._settled, self._revision = number, revision
         for listener in self._listeners:
             listener(entries, revision)
-        while self._numbers and self._numbers[0] <= number:
-            waiting = self._waiting.pop(heappop(self._numbers))
-            waiting.revision = revision
-            waiting.done.set()
+        while self._waiting and self._waiting[0][0] <= number:
+            durable = heappop(self._waiting)[2]
+            if not durable.done():  # its waiter may have been cancelled
+                durable.set_result(revision)
 
     def _take_back(self, error: Unavailable) -> None:
         """Later decisions relied on these, so all of them go. Their numbers are not used again."""
         log.error("commit.refused", error=error.message, code=error.code)
         self._world.undo_uncommitted()
         self._settled = self._world.number
-        self._numbers.clear()
-        for waiting in self._waiting.values():
-            waiting.error = error
-            waiting.done.set()
+        for _, _, durable in self._waiting:
+            if not durable.done():
+                durable.set_exception(Unavailable(error.message, code=error.code, hint=error.hint))
         self._waiting.clear()
+        self.taken_back()
 
 
 def _writes(entries: Sequence[Entry]) -> list[Write]:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from windlass.control.brain import Brain
 from windlass.control.readmodel import ReadModel
 from windlass.control.specs import Specs
-from windlass.core.errors import Conflict, NotFound
+from windlass.core.errors import Conflict, NotFound, Unavailable
 from windlass.core.model.ids import JobId, Millis, TenantId, VolumeId
 from windlass.core.model.job import Input, Job, JobSpec
 from windlass.core.model.submission import Idempotency, Submission
@@ -97,7 +97,7 @@ class Intake:
                 lambda now: requests.delete(world, tenant, job, with_volume=with_volume, now=now)
             )
             return revision
-        over = (await self._read_model.find_job(tenant, job)).job
+        over = await self._over(tenant, job)
 
         def verb(now: Millis) -> None:
             with world.decision(now):
@@ -170,8 +170,15 @@ class Intake:
             return
         if alive is not None:
             raise NotFound(f"no job {job}")
-        over = (await self._read_model.find_job(tenant, job)).job
+        over = await self._over(tenant, job)
         raise Conflict(f"job {over.name} is over: {over.state}", code="already-over")
+
+    async def _over(self, tenant: TenantId, job: JobId) -> Job:
+        """A job the World has let go of. Its end may not be on disk yet, and could be taken back: nobody hears of it before."""
+        await self._brain.committer.durable(self._brain.world.number)
+        if not await self._read_model.caught_up():
+            raise Unavailable("the read model is behind", code="read-model-behind")
+        return (await self._read_model.find_job(tenant, job)).job
 
 
 def _submit(

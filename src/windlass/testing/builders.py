@@ -48,7 +48,12 @@ def a_submission(
 
 
 def a_node(
-    name: str = "n1", *, cpu: int = 4000, memory: int = 8 * GIB, gpu_ids: tuple[str, ...] = (), runtime: str = "container"
+    name: str = "n1",
+    *,
+    cpu: int = 4000,
+    memory: int = 8 * GIB,
+    gpu_ids: tuple[str, ...] = (),
+    runtime: str = "container",
 ) -> Node:
     return Node(
         id=NodeId(name),

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec import convert
 
-from windlass.core.lifecycle.job import NEXT
+from windlass.core.lifecycle.job import NEXT, JobEvent
 from windlass.core.model.job import TERMINAL, Job, JobState
 from windlass.core.model.node import Node
 from windlass.core.model.resources import NOTHING, Resources
@@ -167,26 +167,26 @@ def fence(history: History) -> Iterator[str]:
 
 
 def monotone(history: History) -> Iterator[str]:
-    beyond = _beyond()
+    within, across = _beyond(with_retries=False), _beyond(with_retries=True)
     for job in history.known:
-        states = [record.state for record in history.told(job)]
-        for before, after in pairwise(states):
-            if after is not before and after not in beyond[before]:
-                yield f"job {job} went from {before} to {after}"
-        attempts = [record.attempt for record in history.told(job)]
-        if attempts != sorted(attempts):
-            yield f"attempts of job {job} go back: {attempts}"
+        for before, after in pairwise(history.told(job)):
+            if after.attempt < before.attempt:
+                yield f"attempts of job {job} go from {before.attempt} to {after.attempt}"
+            beyond = across if after.attempt > before.attempt or after.state is JobState.PENDING else within
+            if after.state is not before.state and after.state not in beyond[before.state]:
+                yield f"job {job} went from {before.state} to {after.state}"
     for run, records in history.runs.items():
         ends = [r for _, r in records if r is not None and r.state in ENDED]
         if len({end.state for end in ends}) > 1:
             yield f"run {run} ended twice, differently"
 
 
-def _beyond() -> dict[JobState, set[JobState]]:
+def _beyond(*, with_retries: bool) -> dict[JobState, set[JobState]]:
     """Where a state may lead in one step or many: a commit may hide the steps between."""
     beyond: dict[JobState, set[JobState]] = {state: set() for state in JobState}
+    steps = [(state, after) for (state, event), after in NEXT.items() if with_retries or event is not JobEvent.RETRIED]
     for _ in JobState:
-        for (state, _event), after in NEXT.items():
+        for state, after in steps:
             beyond[state] |= {after} | beyond[after]
     return beyond
 
@@ -215,8 +215,37 @@ def cancel_wins(history: History) -> Iterator[str]:
             yield f"job {call['job']}: a cancel was acknowledged at {call['at']}, it ended {ends[-1][1].state}"
 
 
-def overcommit(nodes: Sequence[Node]) -> Checker:
-    def check(history: History) -> Iterator[str]:
+def truthful(history: History) -> Iterator[str]:
+    """What was answered about a job was so at some moment between the question and the answer, and is on disk."""
+    for call in history.calls:
+        job = call.get("job")
+        if job is None or call["outcome"] == "unknown":
+            continue
+        erased = history.erased.get(job)
+        if call.get("error") == "already-over" and not _over_by(history, job, call["at"]):
+            yield f"{call['op']} of {job} at {call['at']} was told that it is over; the store did not have its end"
+        if call.get("error") == "not-found" and (erased is None or erased["at"] > call["at"]):
+            yield f"{call['op']} of {job} at {call['at']} was told that there is none; it was not erased then"
+        if call["op"] == "look" and call["outcome"] == "ok" and not call["answer"].endswith("(stale)"):
+            possible = _states_between(history, job, call["began"], call["at"])
+            if call["answer"] not in possible:
+                yield f"a look at {job} at {call['at']} saw {call['answer']}; it was {possible}"
+
+
+def _over_by(history: History, job: str, at: int) -> bool:
+    ends = history.over.get(job, ())
+    erased = history.erased.get(job)
+    return any(line["at"] <= at for line, _ in ends) or (erased is not None and erased["at"] <= at)
+
+
+def _states_between(history: History, job: str, began: int, ended: int) -> list[str]:
+    records = [*history.jobs.get(job, ()), *history.over.get(job, ())]
+    before = [record.state for line, record in records if line["at"] <= began]
+    return [*before[-1:], *(record.state for line, record in records if began <= line["at"] <= ended)]
+
+
+def within_capacity(nodes: Sequence[Node]) -> Checker:
+    def overcommit(history: History) -> Iterator[str]:
         capacity = {node.id: node.capacity for node in nodes}
         held: dict[str, Run] = {}
         revision = 0
@@ -231,7 +260,9 @@ def overcommit(nodes: Sequence[Node]) -> Checker:
                 else:
                     held[line["key"]] = run
 
-    return check
+        yield from _over(held, capacity, revision)
+
+    return overcommit
 
 
 def _over(held: Mapping[str, Run], capacity: Mapping[Any, Resources], revision: int) -> Iterator[str]:
@@ -265,8 +296,9 @@ def cost_exact(history: History) -> Iterator[str]:
         end = records[-1][1]
         if (end.ran_ms or 0) < 0 or (end.started_at or 0) > (end.ended_at or 0):
             yield f"run {run} has a negative span: {end}"
-        if end.state is RunState.EXITED and end.ran_ms != ended[run] - started[run]:
-            yield f"run {run} is charged {end.ran_ms} ms; it ran {ended[run] - started[run]} ms"
+        ran_ms = ended.get(run, 0) - started.get(run, 0)
+        if end.state is RunState.EXITED and ran_ms > 0 and end.ran_ms != ran_ms:  # 0 is how a runtime says unknown
+            yield f"run {run} is charged {end.ran_ms} ms; it ran {ran_ms} ms"
     for job, ends in history.over.items():
         over = ends[-1][1]
         moments = [over.created_at, over.started_at, over.finished_at]
@@ -339,6 +371,7 @@ OVER_HISTORY: Final[tuple[Checker, ...]] = (
     one_end,
     liveness,
     cancel_wins,
+    truthful,
     names_unique,
     cost_exact,
     run_ttl,
@@ -348,5 +381,5 @@ OVER_HISTORY: Final[tuple[Checker, ...]] = (
 
 def check_history(lines: Sequence[Line], *, healed_at: int, nodes: Sequence[Node]) -> list[str]:
     history = History(lines, healed_at=healed_at)
-    checkers = (*OVER_HISTORY, overcommit(nodes))
+    checkers = (*OVER_HISTORY, within_capacity(nodes))
     return [f"{checker.__name__}: {wrong}" for checker in checkers for wrong in checker(history)]

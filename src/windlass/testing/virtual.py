@@ -89,6 +89,10 @@ class VirtualTask(asyncio.Task[T]):
     def __hash__(self) -> int:
         return self._number
 
+    def __repr__(self) -> str:
+        """Short: anyio writes it into every cancellation."""
+        return f"<task {self._number}>"
+
 
 class VirtualLoop(asyncio.BaseEventLoop):
     # What the base class has and its stubs do not say.
@@ -123,8 +127,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
         handle = super().call_soon(callback, *args, context=context)
-        if _process_of(context) is not None:
-            self._bury(handle, context)
+        self._bury(handle, context)
         return handle
 
     def call_at(  # type: ignore[override]
@@ -195,6 +198,7 @@ def run_virtual(main: Callable[[VirtualLoop], Awaitable[T]]) -> T:
     loop.set_exception_handler(_ignore_the_dead)
     was_collecting = gc.isenabled()
     gc.disable()
+    gc.freeze()  # what was there before need not be looked through at the end
     try:
         with _virtual_anyio():
             return loop.run_until_complete(_as_coroutine(main, loop))
@@ -202,6 +206,7 @@ def run_virtual(main: Callable[[VirtualLoop], Awaitable[T]]) -> T:
         with _virtual_anyio(), _silence():
             _close_all(loop)
             gc.collect()
+        gc.unfreeze()
         if was_collecting:
             gc.enable()
 

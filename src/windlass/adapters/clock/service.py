@@ -12,8 +12,9 @@ from pathlib import Path
 
 import anyio
 import structlog
-from msgspec import Struct, json
+from msgspec import DecodeError, Struct, json
 
+from windlass.core.errors import Invalid
 from windlass.core.model.ids import Millis
 
 log = structlog.get_logger()
@@ -104,9 +105,18 @@ def _read(path: Path) -> Anchor | None:
         return json.decode(path.read_bytes(), type=Anchor)
     except FileNotFoundError:
         return None
+    except DecodeError as error:
+        raise Invalid(
+            f"{path} is damaged: {error}",
+            code="clock-damaged",
+            hint="remove it: time then goes on from the wall clock, and TTLs count from there",
+        ) from error
 
 
 def _write(path: Path, anchor: Anchor) -> None:
     fresh = path.with_suffix(".new")
-    fresh.write_bytes(json.encode(anchor))
+    with fresh.open("wb") as file:
+        file.write(json.encode(anchor))
+        file.flush()
+        os.fsync(file.fileno())
     os.replace(fresh, path)

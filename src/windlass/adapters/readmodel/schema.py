@@ -19,12 +19,12 @@ STATEMENTS: Final = (
     """CREATE TABLE labels (
          key TEXT NOT NULL, value TEXT NOT NULL, job TEXT NOT NULL, PRIMARY KEY (key, value, job)
        ) WITHOUT ROWID""",
-    "CREATE INDEX labels_of_job ON labels (job)",
     """CREATE TABLE events (
          job TEXT NOT NULL, revision INTEGER NOT NULL, ordinal INTEGER NOT NULL, doc BLOB NOT NULL,
          PRIMARY KEY (job, revision, ordinal)
        ) WITHOUT ROWID""",
     "CREATE TABLE volumes (id TEXT PRIMARY KEY, tenant TEXT NOT NULL, doc BLOB NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE position (only INTEGER PRIMARY KEY CHECK (only = 0), revision INTEGER NOT NULL)",
-    "INSERT INTO position VALUES (0, 0)",
+    # How far we have read, and the highest acceptance number seen: a job above it is new, without asking.
+    "CREATE TABLE position (only INTEGER PRIMARY KEY CHECK (only = 0), revision INTEGER NOT NULL, seq INTEGER NOT NULL)",
+    "INSERT INTO position VALUES (0, 0, 0)",
 )

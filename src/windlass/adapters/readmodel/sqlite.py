@@ -28,10 +28,18 @@ _event = json.Decoder(JobEvent)
 class SqliteReadTables:
     def __init__(self, path: Path | str) -> None:
         self._db = apsw.Connection(str(path))
-        self._db.pragma("journal_mode", "wal")
+        try:
+            self._db.pragma("journal_mode", "wal")
+        except apsw.Error as error:
+            raise Unavailable(
+                f"{path} cannot be opened: {error}",
+                code="history-damaged",
+                hint="move it away: lists of live jobs are refilled from the store, older history is lost",
+            ) from error
         # What is lost in a power cut is taken in again from the store's watch: no sync per commit is needed.
         self._db.pragma("synchronous", "normal")
         self._migrate()
+        self._seq = cast(int, self._one("SELECT seq FROM position"))
 
     def close(self) -> None:
         self._db.close()
@@ -40,12 +48,13 @@ class SqliteReadTables:
         return cast(int, self._one("SELECT revision FROM position"))
 
     def apply(self, changes: Sequence[Change], revision: int, *, tells: bool = True) -> tuple[JobView, ...]:
-        taken = TakenIn(self._job_before, self._view_of)
+        taken = TakenIn(self._job_before, self._view_of, seq=self._seq)
         for change in changes:
             taken.take(change)
         with self._db:
             taken.write(self._db)
-            self._db.execute("UPDATE position SET revision = ?", (revision,))
+            self._db.execute("UPDATE position SET revision = ?, seq = ?", (revision, taken.seq))
+        self._seq = taken.seq
         if not tells:
             return ()
         left = (view for job in taken.touched if (view := self._view_of(job)) is not None)

@@ -30,9 +30,9 @@ _ERASE: Final = (
     "DELETE FROM jobs WHERE id = ?",
     "DELETE FROM specs WHERE job = ?",
     "DELETE FROM runs WHERE job = ?",
-    "DELETE FROM labels WHERE job = ?",
     "DELETE FROM events WHERE job = ?",
 )
+_UNLABEL: Final = "DELETE FROM labels WHERE key = ? AND value = ? AND job = ?"
 _job = json.Decoder(Job)
 _run = json.Decoder(Run)
 _volume = json.Decoder(Volume)
@@ -41,7 +41,11 @@ _volume = json.Decoder(Volume)
 class TakenIn:
     """One batch. A key that goes away does not take its row along: history is made of such rows."""
 
-    def __init__(self, before: Callable[[JobId], Job | None], view: Callable[[JobId], JobView | None]) -> None:
+    def __init__(
+        self, before: Callable[[JobId], Job | None], view: Callable[[JobId], JobView | None], *, seq: int
+    ) -> None:
+        """`seq` is the highest acceptance number taken in before: what is above it cannot be known yet."""
+        self.seq = seq
         self._before = before
         self._view = view
         self._rows: dict[str, dict[Any, Row]] = {table: {} for table in _PUT}
@@ -84,8 +88,11 @@ class TakenIn:
             self._erase(db, erased)
 
     def _put_job(self, job: Job, doc: bytes, revision: int) -> None:
-        before = self._jobs.get(job.id) or self._before(job.id)
+        before = self._jobs.get(job.id)
+        if before is None and job.seq <= self.seq:
+            before = self._before(job.id)
         self._jobs[job.id] = job
+        self.seq = max(self.seq, job.seq)
         self.touched[job.id] = None
         self._rows["jobs"][job.id] = (
             job.id,
@@ -125,5 +132,6 @@ class TakenIn:
             state = last.job.state if last.job.is_over else JobState.CANCELLED
             over = replace(last.job, state=state, finished_at=last.job.finished_at or erased.at, is_deleted=True)
             self.erased.append(replace(last, job=over))
+            db.executemany(_UNLABEL, [(key, value, erased.job) for key, value in last.job.labels])
         for sql in _ERASE:
             db.execute(sql, (erased.job,))

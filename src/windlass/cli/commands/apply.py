@@ -51,10 +51,10 @@ def apply(ctx: click.Context, files: tuple[str, ...], form: str) -> None:
 def _read(file: str) -> list[dict[str, Any]]:
     from windlass.wire.yaml12 import load
 
-    text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     shown = "stdin" if file == "-" else file
     try:
-        documents = load(text, depth_max=64, nodes_max=100_000)
+        documents = load(_text(content), depth_max=64, nodes_max=100_000)
     except WindlassError as exc:
         exc.message = f"{shown}: {exc.message}"
         raise
@@ -66,6 +66,14 @@ def _read(file: str) -> list[dict[str, Any]]:
             f"{shown} cannot be applied", faults=faults, hint="a manifest begins with apiVersion, kind and metadata"
         )
     return documents
+
+
+def _text(content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as exc:
+        line = content.count(b"\n", 0, exc.start) + 1
+        raise Invalid(f"not UTF-8, in line {line}", code="text", hint="save it as UTF-8") from exc
 
 
 def _faults(document: Any, index: int, count: int) -> list[Fault]:

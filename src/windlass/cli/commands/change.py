@@ -34,6 +34,20 @@ def cancel_all(ctx: click.Context, jobs: tuple[str, ...]) -> None:
 
 @click.command(cls=Command)
 @job_argument("jobs", nargs=-1)
+@click.pass_context
+def release(ctx: click.Context, jobs: tuple[str, ...]) -> None:
+    """Let JOBs run that were submitted with `suspend: true`."""
+    client = client_of(ctx)
+
+    def one(job: str) -> str:
+        client.release(job)
+        return "released"
+
+    each(ctx, jobs, one)
+
+
+@click.command(cls=Command)
+@job_argument("jobs", nargs=-1)
 @click.option("--volume", is_flag=True, help="The artifacts volume too; otherwise it stays until its TTL.")
 @click.pass_context
 def delete(ctx: click.Context, jobs: tuple[str, ...], volume: bool) -> None:

@@ -1,8 +1,11 @@
 """`windlass logs`: stdout to stdout, stderr to stderr."""
 
+from contextlib import nullcontext
+
 import click
 
 from windlass.cli.command import Command, client_of
+from windlass.cli.follow import deletion_told
 from windlass.cli.names import job_argument
 from windlass.cli.output import LogWriter
 
@@ -26,8 +29,13 @@ def logs(
 ) -> None:
     """What JOB printed, also after it is over."""
     writer = LogWriter(has_timestamps=timestamps, is_live=follow)
+    client = client_of(ctx)
+    uid = client.job(job)["metadata"]["uid"] if follow else job  # a name may be given anew while we follow
     try:
-        for line in client_of(ctx).logs(job, follow=follow, tail=tail, attempt=attempt, stream=stream):
-            writer.write(line)
+        with deletion_told() if follow else nullcontext():
+            for line in client.logs(uid, follow=follow, tail=tail, attempt=attempt, stream=stream):
+                writer.write(line)
+            if follow:
+                client.job(uid)
     finally:
         writer.flush()

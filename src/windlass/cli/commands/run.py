@@ -9,7 +9,7 @@ import click
 from windlass.cli.command import CommandWithWords, client_of, refuse_words, words_after_dashes
 from windlass.cli.follow import follow_to_end
 from windlass.cli.output import is_terminal, note, say
-from windlass.cli.parameters import Duration, Pair, read_env_file
+from windlass.cli.parameters import Duration, Pair, not_empty, read_env_file
 from windlass.cli.render.values import name_of
 from windlass.cli.submission import ARTIFACTS, manifest, submit
 from windlass.client.client import Client
@@ -18,7 +18,7 @@ from windlass.client.documents import Document, Manifest
 
 @click.command(cls=CommandWithWords, options_metavar="[OPTIONS]")
 @click.argument("words", metavar="[IMAGE] [-- COMMAND...]", nargs=-1)
-@click.option("--name", help="A name of your choice; else the server makes one up.")
+@click.option("--name", callback=not_empty, help="A name of your choice; else the server makes one up.")
 @click.option("--cpu", metavar="CORES", help="Cores, such as 2, 0.5 or 500m.  [default: 1]")
 @click.option("--memory", metavar="SIZE", help="Memory, such as 512Mi or 4Gi.  [default: 512Mi]")
 @click.option("--gpu", type=click.IntRange(0), metavar="N", help="Accelerators.  [default: 0]")

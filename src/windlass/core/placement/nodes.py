@@ -11,6 +11,8 @@ from windlass.core.model.resources import Resources
 from windlass.core.model.run import Run
 from windlass.core.model.shape import Shape
 
+_ANSWERS_KEPT = 10_000
+
 
 class Spot(Struct, frozen=True, kw_only=True):
     """A place on a node, with the devices that go with it."""
@@ -52,17 +54,21 @@ class Slot:
 class Nodes:
     def __init__(self) -> None:
         self._slots: dict[NodeId, Slot] = {}
+        self._lacking: dict[Shape, tuple[str, ...]] = {}
+        """Answers of `could_ever_fit`, until a node changes: a burst of jobs asks for few shapes."""
 
     def __iter__(self) -> Iterator[Slot]:
         return iter(self._slots.values())
 
     def set(self, node: Node, held: list[Run]) -> None:
         """A node joined or changed; `held` are its runs that are not over."""
+        self._lacking.clear()
         slot = self._slots[node.id] = Slot(node)
         for run in held:
             slot.hold(run)
 
     def remove(self, node: NodeId) -> None:
+        self._lacking.clear()
         self._slots.pop(node, None)
 
     def slot(self, node: NodeId) -> Slot | None:
@@ -84,14 +90,14 @@ class Nodes:
 
     def could_ever_fit(self, shape: Shape) -> tuple[str, ...]:
         """Empty when some node, empty, would take it; else what the nearest one lacks."""
-        nearest: tuple[str, ...] | None = None
-        for slot in self._slots.values():
-            missing = _never(shape, slot.node)
-            if not missing:
-                return ()
-            if nearest is None or len(missing) < len(nearest):
-                nearest = missing
-        return nearest or ("node",)
+        lacking = self._lacking.get(shape)
+        if lacking is None:
+            every = [_never(shape, slot.node) for slot in self._slots.values()]
+            lacking = min(every, key=len, default=("node",))
+            if len(self._lacking) >= _ANSWERS_KEPT:
+                self._lacking.clear()
+            self._lacking[shape] = lacking
+        return lacking
 
 
 def refusal(shape: Shape, slot: Slot) -> str | None:

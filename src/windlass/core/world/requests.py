@@ -39,9 +39,9 @@ def release(world: World, tenant: TenantId, job: JobId, *, now: Millis) -> int:
 def delete(world: World, tenant: TenantId, job: JobId, *, with_volume: bool, now: Millis) -> int:
     """Of a live job: cancel it, and erase it when it has ended."""
     found = world.job(job, tenant=tenant)
-    with world.decision(now):
+    with world.decision(now):  # one decision: a crash must not leave a job marked but never cancelled
         world.put(Table.JOBS, job, replace(found, is_deleted=True, drops_volume=with_volume))
-    return cancel(world, tenant, job, now=now)
+        return cancel(world, tenant, job, now=now)
 
 
 def set_spec(world: World, tenant: TenantId, job: JobId, spec: JobSpec, *, now: Millis) -> int:
