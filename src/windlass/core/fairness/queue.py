@@ -70,6 +70,7 @@ class WaitingQueue:
         if lane is None or not lane.discard(rank_of(job)):
             return
         lane.share.count -= 1
+        lane.share.is_stale = True
         self._count -= 1
         if not lane.jobs:
             self._close_lane(lane)
@@ -90,7 +91,7 @@ class WaitingQueue:
         """The tenant's account has changed. A tag that rose is noticed when it surfaces."""
         share = self._shares.get(tenant) or self._open_share(tenant)
         has_fallen = finish < share.finish
-        share.finish = finish
+        share.finish, share.is_stale = finish, True
         if has_fallen:
             self._list(share)
             for lane in share.asleep:
@@ -128,11 +129,14 @@ class WaitingQueue:
             if source is None or source.listed != entry:
                 heappop(heap)
                 continue
+            if not source.is_stale:
+                return source
             key = source.key()
             if key is None:
                 source.listed = None
                 heappop(heap)
                 continue
+            source.is_stale = source.is_band
             true = key << _NUMBER_BITS | source.number
             if true == entry:
                 return source
@@ -148,7 +152,7 @@ class WaitingQueue:
         entry = key << _NUMBER_BITS | source.number
         if source.listed is not None and source.listed <= entry:
             return
-        source.listed = entry
+        source.listed, source.is_stale = entry, source.is_band
         heappush(self._heap, entry)
         if len(self._heap) > 2 * len(self._sources) + _SLACK:
             self._heap = sorted(source.listed for source in self._sources.values() if source.listed is not None)
@@ -166,6 +170,7 @@ class WaitingQueue:
 
     def _put_to_sleep(self, lane: "Lane") -> None:
         lane.share.asleep.add(lane)
+        lane.share.is_stale = True
         lane.is_asleep, lane.listed = True, None
         self._list_lane(lane, lane.head_rank())
 
@@ -255,7 +260,7 @@ class Lane:
 class Share:
     """One tenant's side of the queue: its tag, and its awake lanes by the rank of their heads."""
 
-    __slots__ = ("asleep", "count", "finish", "heap", "lanes", "listed", "number")
+    __slots__ = ("asleep", "count", "finish", "heap", "is_stale", "lanes", "listed", "number")
     is_band: Final = False
 
     def __init__(self, number: int) -> None:
@@ -264,6 +269,8 @@ class Share:
         self.count = 0
         self.lanes = 0
         self.asleep: set[Lane] = set()
+        self.is_stale = True
+        """What is listed may be lower than the truth. If not, nothing need be looked at again when it surfaces."""
         self.listed: Entry | None = None
         self.heap: list[tuple[Rank, Lane]] = []
 
@@ -298,7 +305,7 @@ class Share:
 class Band:
     """The lanes of one shape; those asleep by the key they will have when they wake."""
 
-    __slots__ = ("heap", "is_parked", "lanes", "listed", "number", "shape", "waiting")
+    __slots__ = ("heap", "is_parked", "is_stale", "lanes", "listed", "number", "shape", "waiting")
     is_band: Final = True
 
     def __init__(self, number: int, shape: Shape) -> None:
@@ -306,6 +313,8 @@ class Band:
         self.shape = shape
         self.lanes: dict[TenantId, Lane] = {}
         self.is_parked = False
+        self.is_stale = True
+        """Always: tags of the tenants asleep in it change without its knowledge."""
         self.waiting: Reasons = ()
         """Why it was parked: each reason with the nodes it ruled out."""
         self.listed: Entry | None = None
