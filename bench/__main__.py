@@ -2,7 +2,7 @@
 
 import sys
 
-from bench import containers, dispatch, starts, submits
+from bench import containers, dispatch, fairness, starts, submits
 from bench.report import Bench, show
 
 GROUPS: dict[str, Bench] = {
@@ -10,6 +10,7 @@ GROUPS: dict[str, Bench] = {
     "dispatch": dispatch.main,
     "starts": starts.main,
     "containers": containers.main,
+    "fairness": fairness.main,
 }
 
 

@@ -3,14 +3,17 @@
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from msgspec.structs import replace
 
 from windlass.core.errors import WindlassError
 from windlass.core.model.facts import RunEnded, RunProgressed, RunStarted, VolumeGone, VolumeMade
-from windlass.core.model.ids import LOCAL_TENANT, JobId, Millis, RunId
+from windlass.core.model.ids import LOCAL_TENANT, JobId, Millis, RunId, TenantId
 from windlass.core.model.job import TERMINAL, Job, JobState
 from windlass.core.model.resources import NOTHING
 from windlass.core.model.run import Run, RunState, Token
+from windlass.core.model.tenant import Tenant
 from windlass.core.model.volume import VolumeState, doomed_on
+from windlass.core.placement.nodes import Spot
 from windlass.core.world import requests
 from windlass.core.world.expiry import expire
 from windlass.core.world.facts import observe
@@ -26,12 +29,14 @@ REASONS = {
     RunState.LOST: "Vanished",
     RunState.REFUSED: "ImagePull",
 }
+TENANTS = (LOCAL_TENANT, TenantId("acme"), TenantId("beta"))
 
 
 class Promises(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.world = a_world(a_node("n1", cpu=2000, gpu_ids=("g0",)), a_node("n2", cpu=3000))
+        nodes = (a_node("n1", cpu=2000, gpu_ids=("g0",)), a_node("n2", cpu=3000))
+        self.world = a_world(*nodes, tenants=TENANTS)
         self.now = Millis(2_000_000)
         self.durable: dict[tuple[Table, str], bytes] = {}
         self.runs: dict[RunId, Run] = {}
@@ -43,6 +48,7 @@ class Promises(RuleBasedStateMachine):
     # — what people do —
 
     @rule(
+        tenant=st.sampled_from(TENANTS),
         cpu=st.sampled_from([500, 1000, 2000]),
         gpus=st.sampled_from([0, 0, 0, 1]),
         retries=st.integers(0, 2),
@@ -50,9 +56,19 @@ class Promises(RuleBasedStateMachine):
         suspended=st.booleans(),
         name=st.sampled_from(["", "", "a", "b"]),
         priority=st.integers(-1, 1),
+        expected=st.sampled_from([1, 7, 60_000]),
     )
     def submit(
-        self, cpu: int, gpus: int, retries: int, run_ttl: int, suspended: bool, name: str, priority: int
+        self,
+        tenant: TenantId,
+        cpu: int,
+        gpus: int,
+        retries: int,
+        run_ttl: int,
+        suspended: bool,
+        name: str,
+        priority: int,
+        expected: int,
     ) -> None:
         asked = a_submission(
             name=name,
@@ -65,7 +81,8 @@ class Promises(RuleBasedStateMachine):
             priority=priority,
         )
         try:
-            job, _ = submit(self.world, LOCAL_TENANT, asked, job=a_job_id(), now=self.now)
+            asked = replace(asked, expected_ms=expected)
+            job, _ = submit(self.world, tenant, asked, job=a_job_id(), now=self.now)
         except WindlassError:
             return
         self.accepted.add(job.id)
@@ -74,16 +91,29 @@ class Promises(RuleBasedStateMachine):
     @rule(data=st.data(), what=st.sampled_from(["cancel", "release", "delete"]))
     def ask(self, data: st.DataObject, what: str) -> None:
         job = data.draw(st.sampled_from(sorted(self.world.tables.jobs)))
+        tenant = self.world.tables.jobs[job].tenant
         if what == "delete":
-            requests.delete(self.world, LOCAL_TENANT, job, with_volume=True, now=self.now)
+            requests.delete(self.world, tenant, job, with_volume=True, now=self.now)
         else:
-            getattr(requests, what)(self.world, LOCAL_TENANT, job, now=self.now)
+            getattr(requests, what)(self.world, tenant, job, now=self.now)
+
+    @rule(tenant=st.sampled_from(TENANTS), weight=st.sampled_from([500, 1000, 3000, 10_000]))
+    def weigh(self, tenant: TenantId, weight: int) -> None:
+        self.world.set_tenant(Tenant(id=tenant, weight=weight), now=self.now)
 
     # — what the loops do —
 
     @rule(limit=st.integers(1, 4))
     def place(self, limit: int) -> None:
-        for run in place(self.world, now=self.now, limit=limit):
+        for _ in range(limit):
+            self._place_one()
+
+    def _place_one(self) -> None:
+        self.world.tables.now = max(self.world.tables.now, self.now)
+        expected = self._next_by_the_book()
+        placed = place(self.world, now=self.now, limit=1)
+        assert [run.job for run in placed] == expected, "lowest tag first, then priority, then acceptance"
+        for run in placed:
             assert run.id not in self.runs, "a run id is given once"
             assert all(other.token < run.token for other in self.runs.values()), "tokens only grow"
             self.runs[run.id] = run
@@ -166,7 +196,7 @@ class Promises(RuleBasedStateMachine):
     @invariant()
     def nothing_is_overcommitted_and_the_books_agree(self) -> None:
         tables = self.world.tables
-        held_by_tenant = NOTHING
+        held_in_all = NOTHING
         for slot in tables.places:
             live = [tables.runs[run] for run in tables.runs_on.get(slot.node.id, ()) if not tables.runs[run].is_over]
             held = sum((run.needs for run in live), NOTHING)
@@ -176,10 +206,13 @@ class Promises(RuleBasedStateMachine):
             devices = [gpu for run in live for gpu in run.gpu_ids]
             assert len(devices) == len(set(devices))
             assert sorted([*devices, *slot.free_gpus]) == sorted(slot.node.gpu_ids)
-            held_by_tenant = held_by_tenant + held
-        usage = tables.usage[LOCAL_TENANT]
-        assert usage.resources == held_by_tenant
-        assert usage.jobs == len(tables.jobs)
+            held_in_all = held_in_all + held
+        assert sum((tables.usage[tenant].resources for tenant in TENANTS), NOTHING) == held_in_all
+        for tenant in TENANTS:
+            assert tables.usage[tenant].jobs == sum(job.tenant == tenant for job in tables.jobs.values())
+            assert tables.queue.waits(tenant) == sum(
+                job.tenant == tenant and job in tables.queue for job in tables.jobs.values()
+            )
 
     @invariant()
     def every_live_job_is_where_its_state_says(self) -> None:
@@ -189,7 +222,7 @@ class Promises(RuleBasedStateMachine):
             live = [run for run in self.world.runs_of(job.id) if not run.is_over]
             assert len(live) == (0 if job.state is JobState.PENDING else 1)
             lane = tables.queue.lane_of(job)
-            is_queued = lane is not None and job.id in lane
+            is_queued = lane is not None and job in lane
             assert is_queued <= job.is_waiting
             if job.is_waiting and job.not_before <= tables.now:
                 assert is_queued or tables.timers.next_at() is not None
@@ -201,7 +234,23 @@ class Promises(RuleBasedStateMachine):
         for job in durable:
             assert job not in self.ends
 
+    @invariant()
+    def virtual_time_is_the_newest_placing_seen_by_anyone(self) -> None:
+        accounts = self.world.tables.ledger.accounts()
+        assert self.world.tables.ledger.now() == max((account.seen for account in accounts.values()), default=0)
+        assert all(account.finish >= account.seen and account.owed >= 0 for account in accounts.values())
+
     # — helpers —
+
+    def _next_by_the_book(self) -> list[JobId]:
+        """The queue's answer, found by looking at every job."""
+        tables = self.world.tables
+        fitting = [
+            ((tables.ledger.account(job.tenant).finish, -job.priority, job.seq), job.id)
+            for job in tables.jobs.values()
+            if job in tables.queue and isinstance(tables.places.pick(job.shape), Spot)
+        ]
+        return [min(fitting)[1]] if fitting else []
 
     def _note_end(self, record: Record | None) -> None:
         if isinstance(record, JobOver):
@@ -226,12 +275,22 @@ class Promises(RuleBasedStateMachine):
     def _picture(self, world: World) -> object:
         """Everything that decides what happens next."""
         tables = world.tables
-        queued = sorted(
-            job.id for job in tables.jobs.values() if (lane := tables.queue.lane_of(job)) is not None and job.id in lane
-        )
+        queued = sorted(job.id for job in tables.jobs.values() if job in tables.queue)
         free = {slot.node.id: (slot.free, tuple(slot.free_gpus), slot.runs) for slot in tables.places}
         records = (tables.jobs, tables.runs, tables.volumes, tables.names, tables.keys, tables.nodes, tables.tenants)
-        return ([dict(sorted(table.items())) for table in records], queued, free, len(tables.queue))
+        accounts = (tables.ledger.accounts(), tables.ledger.now())
+        return ([dict(sorted(table.items())) for table in records], queued, free, accounts, self._order(world))
+
+    def _order(self, world: World) -> list[JobId]:
+        """Whom it would place now, one after the other, if every run ended at once."""
+        order: list[JobId] = []
+        with world.trial(self.now) as trial:
+            while placed := place(trial, now=self.now, limit=1):
+                order += [run.job for run in placed]
+                for run in placed:
+                    fact = RunEnded(run=run.id, token=run.token, state=RunState.EXITED, exit_code=0, ran_ms=Millis(5))
+                    observe(trial, fact, now=self.now)
+        return order
 
 
 Promises.TestCase.settings = settings(

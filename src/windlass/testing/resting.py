@@ -70,6 +70,8 @@ def _differences(live: World, again: World) -> Iterator[str]:
         mine, theirs = one.usage[tenant], other.usage[tenant]
         if (mine.jobs, mine.runs, mine.resources) != (theirs.jobs, theirs.runs, theirs.resources):
             yield f"usage of {tenant}: {mine.jobs} jobs, {mine.runs} runs; rebuilt {theirs.jobs}, {theirs.runs}"
+    if (one.ledger.accounts(), one.ledger.now()) != (other.ledger.accounts(), other.ledger.now()):
+        yield f"the accounts differ: {one.ledger.accounts()} and {other.ledger.accounts()}"
     if _queued(live) != _queued(again):
         yield f"the queue differs: {_queued(live)} and {_queued(again)}"
 
@@ -78,9 +80,11 @@ def _queued(world: World) -> list[str]:
     """In the order they would be placed; jobs whose backoff has just ended may or may not be in their lane yet."""
     now = world.tables.now
     waiting = [job for job in world.tables.jobs.values() if job.is_waiting and job.not_before < now - 1000]
-    lanes = [(job, world.tables.queue.lane_of(job)) for job in waiting]
-    inside = [job for job, lane in lanes if lane is not None and job.id in lane]
-    return [job.id for job in sorted(inside, key=lambda job: (-job.priority, job.seq))]
+    inside = [job for job in waiting if job in world.tables.queue]
+    ledger = world.tables.ledger
+    return [
+        job.id for job in sorted(inside, key=lambda job: (ledger.account(job.tenant).finish, -job.priority, job.seq))
+    ]
 
 
 def _leaks_of_world(world: World) -> Iterator[str]:

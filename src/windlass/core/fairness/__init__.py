@@ -1,1 +1,1 @@
-"""2 · Who is next? Waiting jobs in lanes, one per tenant and shape; the order over lanes is this package's whole business."""
+"""2 · Who is next? A ledger of what each tenant was given, and a queue that serves whoever was given least for its weight."""

@@ -66,6 +66,10 @@ class Run(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a STARTING run is doing: pulling, staging, creating."""
     ran_ms: Millis | None = None
     """Measured by the node's monotonic clock; what metering charges."""
+    charged: int = 0
+    """Work its tenant's account was charged when it was placed (see `fairness.ledger`); the end corrects it."""
+    charged_weight: int = 1000
+    """The tenant's weight then, in thousandths: a correction must undo exactly what was done."""
 
     @property
     def is_over(self) -> bool:

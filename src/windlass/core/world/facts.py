@@ -11,6 +11,7 @@ from windlass.core.model.ids import Millis
 from windlass.core.model.job import Job, JobState
 from windlass.core.model.run import Intent, Run, RunState
 from windlass.core.model.volume import VolumeState, doomed_on
+from windlass.core.world.accounts import settle_run
 from windlass.core.world.finish import finish
 from windlass.core.world.records import RunOver, Table
 from windlass.core.world.world import World, with_state
@@ -103,6 +104,7 @@ def _ended(world: World, fact: RunEnded, now: Millis) -> None:
     )
     _lay_to_rest(world, job, over, now)
     _conclude(world, job, over, fact, now)
+    settle_run(world, job, over, now)
 
 
 def _lay_to_rest(world: World, job: Job, run: Run, now: Millis) -> None:

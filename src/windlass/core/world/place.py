@@ -1,4 +1,4 @@
-"""Placement: the heads of the lanes onto nodes, one numbered decision per job, until nothing fits."""
+"""Placement: whoever is next, onto a node, one numbered decision per job, until nothing fits."""
 
 from msgspec.structs import replace
 
@@ -9,6 +9,7 @@ from windlass.core.model.job import Job
 from windlass.core.model.run import Run, Token
 from windlass.core.model.volume import Volume, VolumeState, volume_name
 from windlass.core.placement.nodes import Spot, Waiting, refusal
+from windlass.core.world.accounts import charge_run, expected_work, weight_of
 from windlass.core.world.records import Table
 from windlass.core.world.world import World, with_state
 
@@ -22,25 +23,25 @@ def place(world: World, *, now: Millis, limit: int = 256) -> list[Run]:
         head = world.tables.queue.head()
         if head is None:
             break
-        lane, job_id = head
+        lane, job = head
         match world.tables.places.pick(lane.shape):
             case Waiting(reasons=reasons):
-                world.tables.queue.park(lane, reasons)
+                world.tables.queue.park(lane.band, reasons)
             case Spot() as spot:
-                placed.append(_assign(world, world.tables.jobs[job_id], spot, now))
+                placed.append(_assign(world, job, spot, now))
     return placed
 
 
 def _unpark(world: World) -> None:
-    """Lanes that could use the room that has grown since; the others stay parked and cost nothing."""
+    """Shapes that could use the room that has grown since; the others stay parked and cost nothing."""
     tables = world.tables
     slots = [slot for node in tables.grown if (slot := tables.places.slot(node)) is not None]
     tables.grown.clear()
     if not slots:
         return
-    for lane in tables.queue.parked():
-        if any(refusal(lane.shape, slot) is None for slot in slots):
-            tables.queue.unpark(lane)
+    for band in tables.queue.parked():
+        if any(refusal(band.shape, slot) is None for slot in slots):
+            tables.queue.unpark(band)
 
 
 def _assign(world: World, job: Job, spot: Spot, now: Millis) -> Run:
@@ -57,10 +58,13 @@ def _assign(world: World, job: Job, spot: Spot, now: Millis) -> Run:
             gpu_ids=spot.gpu_ids,
             since=now,
             assigned_at=now,
+            charged=expected_work(world, job),
+            charged_weight=weight_of(world, job.tenant),
         )
         state = job_lifecycle.follow(job, JobEvent.PLACED)
         world.put(Table.RUNS, run.id, run)
         world.put(Table.JOBS, job.id, with_state(job, now=now, state=state, attempt=attempt, node=spot.node))
+        charge_run(world, run)
         _settle_volume(world, job, spot, now)
     return run
 

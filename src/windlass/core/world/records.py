@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from windlass.core.fairness.ledger import Account
 from windlass.core.model.ids import JobId, Millis, TenantId
 from windlass.core.model.job import Job, JobSpec
 from windlass.core.model.node import Node
@@ -20,6 +21,7 @@ from windlass.core.model.volume import Volume
 
 class Table(StrEnum):
     TENANTS = "tenants"
+    ACCOUNTS = "accounts"
     NODES = "nodes"
     JOBS = "jobs"
     RUNS = "runs"
@@ -32,7 +34,17 @@ class Table(StrEnum):
     OUTBOX = "outbox"
 
 
-KEPT: Final = (Table.TENANTS, Table.NODES, Table.JOBS, Table.RUNS, Table.VOLUMES, Table.NAMES, Table.KEYS, Table.HOOKS)
+KEPT: Final = (
+    Table.TENANTS,
+    Table.ACCOUNTS,
+    Table.NODES,
+    Table.JOBS,
+    Table.RUNS,
+    Table.VOLUMES,
+    Table.NAMES,
+    Table.KEYS,
+    Table.HOOKS,
+)
 
 
 class Name(Struct, frozen=True, kw_only=True):
@@ -83,10 +95,11 @@ class JobErased(Struct, frozen=True, kw_only=True, tag="job-erased"):
 
 
 Outgoing = JobOver | RunOver | JobErased
-Record = Tenant | Node | Job | Run | Volume | Name | Key | Hook | Answer | JobSpec | Outgoing
+Record = Tenant | Account | Node | Job | Run | Volume | Name | Key | Hook | Answer | JobSpec | Outgoing
 
 _TYPES: Final[dict[Table, Any]] = {
     Table.TENANTS: Tenant,
+    Table.ACCOUNTS: Account,
     Table.NODES: Node,
     Table.JOBS: Job,
     Table.RUNS: Run,

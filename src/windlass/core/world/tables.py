@@ -8,7 +8,9 @@ from collections import defaultdict
 from collections.abc import Hashable
 from typing import TypeVar, cast
 
+from windlass.core.fairness.ledger import Account, Ledger
 from windlass.core.fairness.queue import WaitingQueue
+from windlass.core.fairness.typical import Typical
 from windlass.core.model.ids import JobId, Millis, NodeId, RunId, TenantId, VolumeId
 from windlass.core.model.job import Job
 from windlass.core.model.node import Node
@@ -47,10 +49,13 @@ class Tables:
         self.names: dict[str, Name] = {}
         self.keys: dict[str, Key] = {}
         self.hooks: dict[JobId, Hook] = {}
+        self.ledger = Ledger()
         # derived
         self.queue = WaitingQueue()
         self.places = Nodes()
         self.timers = Timers()
+        self.typical = Typical()
+        """Measured, not derived: it begins empty, and an undo leaves it alone."""
         self.usage: defaultdict[TenantId, Usage] = defaultdict(Usage)
         self.runs_of: defaultdict[JobId, set[RunId]] = defaultdict(set)
         self.runs_on: defaultdict[NodeId, set[RunId]] = defaultdict(set)
@@ -61,6 +66,10 @@ class Tables:
         self.woken: list[JobId] | None = None
         """During a trial: jobs whose backoff has ended in it, to be sent back."""
         self.seq = 0
+
+    @property
+    def is_trial(self) -> bool:
+        return self.woken is not None
 
     def replace(self, table: Table, key: str, new: Record | None) -> Record | None:
         """Put `new` in the place of the record under `key` (None removes it); answers what was there."""
@@ -73,6 +82,8 @@ class Tables:
                 return self._replace_node(NodeId(key), cast(Node | None, new))
             case Table.VOLUMES:
                 return self._replace_volume(VolumeId(key), cast(Volume | None, new))
+            case Table.ACCOUNTS:
+                return self._replace_account(TenantId(key), cast(Account | None, new))
             case Table.TENANTS:
                 return _swap(self.tenants, TenantId(key), cast(Tenant | None, new))
             case Table.NAMES:
@@ -83,6 +94,10 @@ class Tables:
                 return self._replace_key(key, cast(Key | None, new))
             case Table.SPECS | Table.ANSWERS | Table.OUTBOX:
                 return None  # written, never kept
+
+    def _replace_account(self, key: TenantId, new: Account | None) -> Account | None:
+        self.queue.tag(key, new.finish if new is not None else 0)
+        return self.ledger.replace(key, new)
 
     def _replace_job(self, key: JobId, new: Job | None) -> Job | None:
         old = _swap(self.jobs, key, new)

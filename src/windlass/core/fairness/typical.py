@@ -1,0 +1,45 @@
+"""How long a tenant's runs of one shape usually take: the median of the newest few, for jobs that do not say it themselves.
+
+A measurement, not a decision: it is not stored, and starts empty with each leadership. Until the first run of a shape has ended
+its jobs count with the default; every charge is corrected at the run's end, so a wrong guess costs no one for long.
+"""
+
+from collections import deque
+from typing import Final
+
+from windlass.core.model.ids import Millis, TenantId
+from windlass.core.model.shape import Shape
+
+DEFAULT_MS: Final = Millis(60_000)
+_WINDOW: Final = 15
+_PAIRS_MAX: Final = 20_000
+
+
+class _Newest:
+    __slots__ = ("median", "spans")
+
+    def __init__(self) -> None:
+        self.spans: deque[Millis] = deque(maxlen=_WINDOW)
+        self.median = DEFAULT_MS
+
+
+class Typical:
+    def __init__(self, *, pairs_max: int = _PAIRS_MAX) -> None:
+        self._newest: dict[tuple[TenantId, Shape], _Newest] = {}
+        self._pairs_max = pairs_max
+
+    def __len__(self) -> int:
+        return len(self._newest)
+
+    def note(self, tenant: TenantId, shape: Shape, ran_ms: Millis) -> None:
+        key = (tenant, shape)
+        newest = self._newest.pop(key, None) or _Newest()
+        newest.spans.append(ran_ms)
+        newest.median = sorted(newest.spans)[len(newest.spans) // 2]
+        self._newest[key] = newest  # now the youngest; the one that was silent longest is forgotten first
+        if len(self._newest) > self._pairs_max:
+            del self._newest[next(iter(self._newest))]
+
+    def span(self, tenant: TenantId, shape: Shape) -> Millis:
+        newest = self._newest.get((tenant, shape))
+        return newest.median if newest is not None else DEFAULT_MS

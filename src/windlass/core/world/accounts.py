@@ -1,0 +1,57 @@
+"""Fairness is charged here: a tenant's account moves with the placing of a run, and again with its end, in the same decision."""
+
+from windlass.core.fairness.ledger import SHARE, Work, charge, true_up, work_of
+from windlass.core.model.ids import Millis, TenantId
+from windlass.core.model.job import Job
+from windlass.core.model.run import Run
+from windlass.core.world.records import Table
+from windlass.core.world.world import World
+
+
+def expected_work(world: World, job: Job) -> Work:
+    """What its next run will be charged: the list price of the time it says, or that such runs of its tenant usually take."""
+    expected = job.expected_ms
+    span = expected if expected is not None else world.tables.typical.span(job.tenant, job.shape)
+    return work_of(job.shape.needs, span)
+
+
+def charge_run(world: World, run: Run) -> None:
+    """After its job has left the queue. Part of the decision that places it."""
+    tables = world.tables
+    account = charge(
+        tables.ledger.account(run.tenant),
+        tables.ledger.now(),
+        Work(run.charged),
+        run.charged_weight,
+        is_last=not tables.queue.waits(run.tenant),
+    )
+    world.put(Table.ACCOUNTS, run.tenant, account)
+
+
+def settle_run(world: World, job: Job, run: Run, now: Millis) -> None:
+    """Part of the decision that accepts its end: what it was charged becomes what it used."""
+    tables = world.tables
+    used = work_of(run.needs, _held(run, now))
+    if run.ran_ms and not tables.is_trial:
+        tables.typical.note(run.tenant, job.shape, run.ran_ms)
+    if used == run.charged:
+        return
+    account = true_up(
+        tables.ledger.account(run.tenant),
+        tables.ledger.now(),
+        Work(run.charged),
+        used,
+        run.charged_weight,
+        is_waiting=tables.queue.waits(run.tenant) > 0,
+    )
+    world.put(Table.ACCOUNTS, run.tenant, account)
+
+
+def weight_of(world: World, tenant: TenantId) -> int:
+    owner = world.tables.tenants.get(tenant)
+    return owner.weight if owner is not None else SHARE
+
+
+def _held(run: Run, now: Millis) -> Millis:
+    """As the node measured it. Where it measured nothing (never started, lost), for as long as the run held its place."""
+    return run.ran_ms or Millis(max(0, now - run.assigned_at))
