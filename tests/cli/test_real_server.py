@@ -234,7 +234,9 @@ def test_a_watched_list_prints_a_line_per_change(server: RealServer) -> None:
     deadline = time.monotonic() + 60
     while not select.select([watcher.stdout], [], [], 0)[0] and time.monotonic() < deadline:
         server.windlass("run", "--", "true")  # a first one, so that there is a list to wait for
-    server.windlass("run", "--name", "seen", "--", "true")
+    server.windlass(
+        "run", "--name", "seen", "--", "sleep", "0.5"
+    )  # long enough for its start and its end to be two changes
     lines = []
     while lines.count("job/seen") < 2 and time.monotonic() < deadline:
         lines.append(watcher.stdout.readline().strip())

@@ -47,6 +47,9 @@ WAIT_SECONDS: Final = 300.0
 """A wait is asked anew after this long: the safety net under a connection that died without a word."""
 CREATED_SECONDS: Final = 1.0
 LOOKS_AT_ONCE: Final = 8
+KILLED: Final = 137
+CAUSE_LOOKS: Final = 3
+CAUSE_PAUSE: Final = Millis(150)
 _OVER: Final = frozenset({Phase.EXITED, Phase.ABSENT})
 
 
@@ -174,12 +177,24 @@ class DockerRuntime:
                     await self._ended(run, "not-running", WAIT_SECONDS)
                 seen = await self.observe(run)
                 if seen.phase in _OVER:
-                    return seen
+                    return await self._with_its_cause(seen)
                 is_created = seen.phase is Phase.CREATED
                 backoff.reset()
             except Unavailable:
                 is_created = False  # look again first
                 await backoff.pause()
+
+    async def _with_its_cause(self, seen: Observed) -> Observed:
+        """An engine may notice a moment after the end that it was for want of memory: a kill is looked at again."""
+        for _ in range(CAUSE_LOOKS):
+            if seen.exit_code != KILLED or seen.is_oom:
+                break
+            await self._clock.sleep_until(Millis(self._clock.now() + CAUSE_PAUSE))
+            again = await self.observe(seen.run)
+            if again.phase is not Phase.EXITED:
+                break
+            seen = again
+        return seen
 
     async def stop(self, run: RunId, *, grace_ms: Millis) -> None:
         known = await self._identify(run)
