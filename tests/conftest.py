@@ -1,5 +1,6 @@
 """Fixtures over the real parts (`tests/parts`), and what a missing part means: a failure where it could be installed."""
 
+import signal
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 
@@ -11,6 +12,12 @@ from tests.parts.failures import MissingPart
 from tests.parts.podman import PodmanService
 from tests.parts.registry import Registry
 from tests.parts.sshd import SshNode
+
+
+def pytest_configure() -> None:
+    """A run put into the background by a shell begins with SIGINT and SIGQUIT ignored, and so would all it starts."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

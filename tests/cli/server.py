@@ -52,7 +52,8 @@ class RealServer:
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             self._process.wait(DEADLINE_SECONDS)
-        self.windlass("down", "--purge", "--yes", "--data-dir", str(self.data), *self._runtime[2:])
+        ended = self.windlass("down", "--purge", "--yes", "--data-dir", str(self.data))
+        assert ended.returncode == 0, ended.stderr
 
     def windlass(
         self, *words: str, stdin: str | None = None, cwd: Path | None = None

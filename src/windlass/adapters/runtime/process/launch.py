@@ -20,8 +20,8 @@ _NO_LIMITS = 126
 _NOT_FOUND = 127
 _NICE_WITHOUT_LIMITS = 5
 _OOM_SCORE = "300"
-_RESET = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGHUP, signal.SIGINT)
-"""Ignored by Python or by the executor; an ignored signal would stay ignored in the workload."""
+_RESET = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+"""An ignored signal would stay ignored in the workload: by Python, by the executor, or by a shell that put the server behind."""
 
 
 class CannotStart(Exception):
