@@ -86,7 +86,7 @@ async def test_what_is_not_there_is_a_problem_too(api: ApiHome, method: str, pat
 
 async def test_a_fault_of_ours_says_nothing_but_its_id(api: ApiHome, monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(*args: object, **options: object) -> None:
-        raise RuntimeError("secret /root/path and SELECT * FROM jobs")
+        raise RuntimeError("secret /srv/path and SELECT * FROM jobs")
 
     monkeypatch.setattr(api.home.plane.read_model, "find_job", broken)
     answer = await api.client.get("/api/v1/jobs/x")

@@ -21,8 +21,8 @@ def root(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     if request.param == "walk":
         monkeypatch.setattr(pack, "open_beneath", beneath.walk_beneath)
     (tmp_path / "secret").write_text("of another tenant")
-    (tmp_path / "root").mkdir()
-    return tmp_path / "root"
+    (tmp_path / "tree").mkdir()
+    return tmp_path / "tree"
 
 
 async def _members(root: Path, path: str) -> dict[str, bytes | str | None]:
@@ -72,7 +72,7 @@ async def test_links_out_of_the_root_are_shown_as_links_and_never_followed(root:
     (root / "leak").symlink_to(root.parent / "secret")
     (root / "up").symlink_to("..")
     assert await _members(root, "") == {".": None, "./leak": str(root.parent / "secret"), "./up": ".."}
-    for path in ("leak", "up", "up/secret", "up/root/leak"):
+    for path in ("leak", "up", "up/secret", "up/tree/leak"):
         with pytest.raises(NotFound):
             await _members(root, path)
 
