@@ -95,3 +95,13 @@ def test_never_in_use_and_never_fewer_than_k_of_a_repository(
     for repository in {repository for repository, _ in shape}:
         ids = {digest(i) for i, (r, _) in enumerate(shape) if r == repository}
         assert len(ids - removed) >= min(newest, len(ids))
+
+
+def test_a_tag_stays_before_what_moved_tags_left_behind() -> None:
+    """However young the leftovers are: the tag was rolled back to an older build."""
+    left = [
+        Image(id=digest(n), digests=(parse_reference(f"{HOST}/app@{digest(n + 50)}"),), size=10, created=NOW - n * DAY)
+        for n in (1, 2, 3)
+    ]
+    live = an_image(9, "app:1", age_days=300)
+    assert "app:1" not in gone([*left, live], rules(newest=1))

@@ -25,6 +25,11 @@ def summary(report: Report) -> str:
     return "\n".join(lines)
 
 
+def failures(report: Report) -> str:
+    """What went wrong, for whoever sees nothing else of the run."""
+    return "\n".join(["image-sync: not all images are equal on all nodes", *_failure_lines(report)])
+
+
 def _node_table(report: Report) -> list[str]:
     rows: list[Sequence[str]] = [("NODE", "RUNTIME", "WANTED", "SUCCESS", "FAILED", "TIMEOUT", "SENT", "RECEIVED")]
     for node, kind in report.nodes.items():

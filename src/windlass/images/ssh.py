@@ -266,7 +266,7 @@ def _translated(node: str) -> "Any":
     try:
         yield
     except asyncssh.HostKeyNotVerifiable as error:
-        step = f"Compare its key, then add it: ssh-keyscan {node} >> ~/.ssh/known_hosts"
+        step = "Compare its key with the node's own, then put it into the known_hosts file in use; if it changed, ask why first"
         raise NodeError("ssh.host_key", "host key not known or changed", where=node, next_step=step) from error
     except asyncssh.PermissionDenied as error:
         step = "Load the key into the agent, or set SSH_KEY or IdentityFile"
@@ -275,7 +275,9 @@ def _translated(node: str) -> "Any":
         raise NodeError("ssh.unreachable", "no answer in time", where=node, next_step="SSH_CONNECT_TIMEOUT") from error
     except (OSError, ValueError, asyncssh.Error) as error:
         reason = clean(str(error)) or type(error).__name__
-        raise NodeError("ssh.failed", reason, where=node, next_step="Try: ssh NODE true") from error
+        raise NodeError(
+            "ssh.failed", reason, where=node, next_step=f"Try it with ssh itself: ssh to {node}, command true"
+        ) from error
 
 
 def _existing(path: str, key: str) -> str:

@@ -38,6 +38,10 @@ def sync(invocation: Invocation, *, is_dry_run: bool, source: str | None, as_jso
 
         report = _watched(run, is_quiet=is_quiet)
         _show(_json(report.as_json()) if as_json else render.summary(report))
+        if report.exit_code and not sys.stdout.isatty():
+            _say(
+                f"{render.failures(report)}\n"
+            )  # cron mails what it hears, and hears only this when the summary goes elsewhere
         return report.exit_code
 
     return _in_session(invocation, work, "SYNC")

@@ -96,16 +96,20 @@ def _protector(image: Image, name: Reference, protected: Mapping[Reference, str]
 
 
 def _newest(images: Sequence[Image], rules: KeepRules) -> frozenset[tuple[str, str]]:
+    """What carries a tag comes before what a moved tag left behind, however young: a tag may point at an older build."""
     by_repository: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    tagged: set[tuple[str, str]] = set()
     for image in images:
         for name in image.names:
             by_repository[name.repository][image.id] = image.created
+            if name.tag is not None:
+                tagged.add((name.repository, image.id))
     keep: set[tuple[str, str]] = set()
     for repository, ids in by_repository.items():
         if any(created == 0 for created in ids.values()):
             # Age unknown for some: no order to trust, so while the rule is on, all of them count as new.
             keep.update((repository, image_id) for image_id in ids if rules.newest)
             continue
-        ranked = sorted(ids, key=lambda image_id: (-ids[image_id], image_id))
+        ranked = sorted(ids, key=lambda one: ((repository, one) not in tagged, -ids[one], one))
         keep.update((repository, image_id) for image_id in ranked[: rules.newest])
     return frozenset(keep)
