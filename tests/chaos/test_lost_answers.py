@@ -45,12 +45,38 @@ class _Passing(socketserver.BaseRequestHandler):
     def handle(self) -> None:
         address = (self.server.target.hostname or "", self.server.target.port or 80)
         with socket.create_connection(address, timeout=20) as beyond:
-            beyond.sendall(self.request.recv(65536))
-            answer = beyond.recv(65536)  # the server has committed: only now is the answer lost
+            beyond.sendall(whole_message(self.request))
+            answer = whole_message(beyond)  # the server has committed: only now is the answer lost
         if self.server.chance.random() < self.server.lost:
             self.server.dropped += 1
         else:
             self.request.sendall(answer)
+
+
+def whole_message(connection: socket.socket) -> bytes:
+    """Head and body may arrive in any number of pieces; half a request passed on would only wait for the rest."""
+    seen = b""
+    while b"\r\n\r\n" not in seen:
+        seen += some_of(connection)
+    head, _, body = seen.partition(b"\r\n\r\n")
+    while len(body) < length_of_body(head):
+        body += some_of(connection)
+    return head + b"\r\n\r\n" + body
+
+
+def some_of(connection: socket.socket) -> bytes:
+    piece = connection.recv(65536)
+    if not piece:
+        raise ConnectionError("the other side closed within a message")
+    return piece
+
+
+def length_of_body(head: bytes) -> int:
+    for line in head.split(b"\r\n")[1:]:
+        name, _, value = line.partition(b":")
+        if name.strip().lower() == b"content-length":
+            return int(value)
+    return 0
 
 
 def test_a_thousand_lost_answers_make_no_second_job() -> None:
