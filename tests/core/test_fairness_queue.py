@@ -21,6 +21,7 @@ class SearchedList(RuleBasedStateMachine):
         self.queue = WaitingQueue()
         self.jobs: list[Job] = []
         self.tags = dict.fromkeys(TENANTS, 0)
+        self.held: set[TenantId] = set()
         self.seq = 0
 
     @rule(tenant=st.sampled_from(TENANTS), shape=st.sampled_from(SHAPES), priority=st.integers(-1, 1))
@@ -66,11 +67,21 @@ class SearchedList(RuleBasedStateMachine):
         for band in sorted(self.queue.parked(), key=lambda band: band.shape.needs.cpu_millis)[: None if every else 1]:
             self.queue.unpark(band)
 
+    @rule(tenant=st.sampled_from(TENANTS))
+    def hold(self, tenant: TenantId) -> None:
+        self.held.add(tenant)
+        self.queue.hold(tenant, (("quota in use", 1),))
+
+    @rule(tenant=st.sampled_from(TENANTS))
+    def let_go(self, tenant: TenantId) -> None:
+        self.held.discard(tenant)
+        self.queue.let_go(tenant)
+
     @rule()
     def look(self) -> None:
         """Between rules the heaps stay as they are: entries are put right only by those who look."""
         parked = {band.shape for band in self.queue.parked()}
-        running = [job for job in self.jobs if job.shape not in parked]
+        running = [job for job in self.jobs if job.shape not in parked and job.tenant not in self.held]
         head = self.queue.head()
         expected = min(running, key=lambda job: (self.tags[job.tenant], -job.priority, job.seq), default=None)
         assert (head[1] if head is not None else None) == expected

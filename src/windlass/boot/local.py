@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import anyio
 import structlog
+from msgspec.structs import replace
 
 from windlass.adapters.blobs.directory import DirectoryBlobs
 from windlass.adapters.clock.service import ServiceClock
@@ -95,7 +96,7 @@ async def open_local(
         )
         _check_runs(plane, machine.kind)
         node = _node(who, machine)
-        plane.brain.world.set_tenant(_tenant(settings), now=clock.now())
+        _set_own_tenant(plane, settings)
         plane.brain.world.set_node(node, now=clock.now())
         plane.brain.committer.nudge()
         agent = Agent(
@@ -149,9 +150,12 @@ def _check_runs(plane: ControlPlane, kind: str) -> None:
         )
 
 
-def _tenant(settings: Settings) -> Tenant:
-    timeout = settings.default_timeout_seconds
-    return Tenant(id=LOCAL_TENANT, default_timeout_ms=Millis(timeout * 1000) if timeout is not None else None)
+def _set_own_tenant(plane: ControlPlane, settings: Settings) -> None:
+    """Its quota is the machine and what is beyond waits, unless an admin said otherwise; the timeout is a setting."""
+    world, seconds = plane.brain.world, settings.default_timeout_seconds
+    known = world.tables.tenants.get(LOCAL_TENANT) or Tenant(id=LOCAL_TENANT)
+    timeout = Millis(seconds * 1000) if seconds is not None else None
+    world.set_tenant(replace(known, default_timeout_ms=timeout), now=plane.clock.now())
 
 
 def _node(who: Identity, machine: Machine) -> Node:

@@ -111,6 +111,23 @@ class WaitingQueue:
     def parked(self) -> list["Band"]:
         return list(self._parked)
 
+    def hold(self, tenant: TenantId, reasons: Reasons) -> None:
+        """The tenant is at a limit of its own: out of the running, all its lanes, until `let_go`. It keeps its tag."""
+        share = self._shares.get(tenant) or self._open_share(tenant)
+        share.held, share.is_stale = reasons, True
+
+    def let_go(self, tenant: TenantId) -> None:
+        """Something of its was released, or its limits have changed: it may try again. Asking for no reason is fine."""
+        share = self._shares.get(tenant)
+        if share is not None and share.held:
+            share.held = ()
+            self._list(share)
+
+    def held(self, tenant: TenantId) -> Reasons:
+        """Why the tenant is held; empty when it is not."""
+        share = self._shares.get(tenant)
+        return share.held if share is not None else ()
+
     def lane_of(self, job: Job) -> "Lane | None":
         band = self._bands.get(job.shape)
         return band.lanes.get(job.tenant) if band is not None else None
@@ -260,7 +277,7 @@ class Lane:
 class Share:
     """One tenant's side of the queue: its tag, and its awake lanes by the rank of their heads."""
 
-    __slots__ = ("asleep", "count", "finish", "heap", "is_stale", "lanes", "listed", "number")
+    __slots__ = ("asleep", "count", "finish", "heap", "held", "is_stale", "lanes", "listed", "number")
     is_band: Final = False
 
     def __init__(self, number: int) -> None:
@@ -273,6 +290,8 @@ class Share:
         """What is listed may be lower than the truth. If not, nothing need be looked at again when it surfaces."""
         self.listed: Entry | None = None
         self.heap: list[tuple[Rank, Lane]] = []
+        self.held: Reasons = ()
+        """Why none of its lanes is in the running: the limit of its own that it has reached."""
 
     def push(self, lane: Lane, rank: Rank) -> bool:
         """False when what is listed is no higher."""
@@ -286,8 +305,9 @@ class Share:
         return True
 
     def key(self) -> Key | None:
+        """None while nothing of it is in the running."""
         heap = self.heap
-        while heap:
+        while heap and not self.held:
             entry = heap[0]
             lane = entry[1]
             if lane.listed is not entry:

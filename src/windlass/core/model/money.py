@@ -15,12 +15,14 @@ _BYTE_MS_PER_HOUR = 1_000_000_000 * 3_600_000
 _MS_PER_HOUR = 3_600_000
 
 
-class PriceBook(Struct, frozen=True, kw_only=True):
-    """Micro-units per core-hour, GB-hour and gpu-hour. Fixed for a run when it starts."""
+class PriceBook(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Micro-units per core-hour, GB-hour, gpu-hour, worker-hour and stored GB-hour. Fixed for a run when it is placed."""
 
     core_hour: int = 50_000
     gigabyte_hour: int = 10_000
     gpu_hour: int = 2_500_000
+    worker_hour: int = 0
+    stored_gigabyte_hour: int = 0
 
 
 LIST_PRICES = PriceBook()
