@@ -74,6 +74,17 @@ def test_json_is_read_as_it_is(case: str) -> None:
     assert read_json(raw) == value
 
 
+@given(st.dictionaries(st.sampled_from(["a", "b:", "c"]), PLAIN, min_size=1, max_size=3), st.data())
+def test_a_key_given_twice_is_refused_wherever_it_is_and_whatever_else_is_there(
+    value: Any, data: st.DataObject
+) -> None:
+    key = data.draw(st.sampled_from(sorted(value)))
+    twice = f"{json.dumps(value, ensure_ascii=False)[:-1]}, {json.dumps(key)}: {json.dumps(value[key])}}}"
+    with pytest.raises(Invalid) as refusal:
+        read_json(f"[{twice}]".encode())
+    assert refusal.value.code == "duplicate-key"
+
+
 @given(PLAIN)
 def test_any_plain_json_is_read_back_the_same(value: Any) -> None:
     assert read_json(json.dumps(value).encode()) == value

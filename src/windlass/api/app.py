@@ -16,6 +16,7 @@ from windlass.api.submit import submit_bulk, submit_job
 from windlass.control.plane import ControlPlane
 from windlass.observe.metrics import ApiMetrics
 from windlass.ports.fetcher import Fetcher
+from windlass.wire.manifests import Manifests
 
 
 def create_app(
@@ -48,6 +49,7 @@ def create_app(
         metrics=metrics,
         limits=limits,
         seats=Seats(limits.streams_max),
+        manifests=Manifests(runtime=plane.runtime_kind, preset_image=preset_image),
         version=version,
         preset_image=preset_image,
     )

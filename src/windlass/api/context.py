@@ -13,6 +13,7 @@ from windlass.control.plane import ControlPlane
 from windlass.core.errors import Invalid
 from windlass.observe.metrics import ApiMetrics
 from windlass.ports.fetcher import Fetcher
+from windlass.wire.manifests import Manifests
 
 REVISION_HEADER: Final = "windlass-revision"
 STALE_HEADER: Final = "windlass-stale"
@@ -40,6 +41,7 @@ class Context:
     metrics: ApiMetrics
     limits: ApiLimits
     seats: Seats
+    manifests: Manifests
     version: str
     preset_image: str = ""
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -43,9 +44,34 @@ class HotApp(FastAPI):
 
     async def _enter(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["route"] = route = self._doors[scope["path"]]
-        request = Request(scope, receive, send)
+        request = _HotRequest(scope, receive, send)
         try:
             response = await route.endpoint(request)
         except WindlassError as error:
             response = await answer_error(request, error)
         await response(scope, receive, send)
+
+
+class _HotRequest(Request):
+    """A request whose headers are gone through once, however many are asked for."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        super().__init__(scope, receive, send)
+        self._headers = _IndexedHeaders(raw=scope["headers"])
+
+
+class _IndexedHeaders(Headers):
+    def __init__(self, raw: list[tuple[bytes, bytes]]) -> None:
+        super().__init__(raw=raw)
+        self._index: dict[str, list[str]] = {}
+        for name, value in raw:
+            self._index.setdefault(name.decode("latin-1"), []).append(value.decode("latin-1"))
+
+    def getlist(self, key: str) -> list[str]:
+        return self._index.get(key.lower(), [])
+
+    def __getitem__(self, key: str) -> str:
+        return self._index[key.lower()][0]
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and key.lower() in self._index

@@ -12,6 +12,7 @@ from anyio.abc import TaskStatus
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from windlass.api.bodies import WHOLE
 from windlass.api.sse import ENDLESS
 from windlass.core.errors import Unavailable
 
@@ -101,6 +102,10 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._stop_waiting()
         if self._head_bytes <= HEAD_BYTES_MAX:
             super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self.scope["state"][WHOLE] = True  # a body that came along with its head is whole before anyone asks for it
+        super().on_message_complete()
 
     def data_received(self, data: bytes) -> None:
         if not self.transport.is_closing():

@@ -1,7 +1,7 @@
 """The hot doors: one job, or up to a thousand. Plain Starlette routes, with the same wire models as everything else."""
 
 import re
-from collections.abc import Callable
+from functools import partial
 from hashlib import sha256
 from typing import Final
 
@@ -11,15 +11,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from windlass.api.answers import answer, raw_answer
-from windlass.api.bodies import media_type, read_body, read_document
+from windlass.api.bodies import THREAD_FROM, document_type, read_body
 from windlass.api.context import Context, context_of, writer_of
-from windlass.api.problems import Unsupported
 from windlass.core.errors import Invalid
 from windlass.core.model.job import Job, JobSpec
 from windlass.core.model.submission import Idempotency, Submission
-from windlass.wire.bulk import read_bulk
-from windlass.wire.documents import JSON_TYPE, DocumentLimits, read_json
-from windlass.wire.job import read_manifest
+from windlass.wire.documents import JSON_TYPE, DocumentLimits
 from windlass.wire.render import job_manifest
 
 IDEMPOTENCY_HEADER: Final = "idempotency-key"
@@ -28,8 +25,7 @@ _KEY: Final = re.compile(r"[\x21-\x7e]{1,200}", re.ASCII)
 
 async def submit_job(request: Request) -> Response:
     context, caller = context_of(request), writer_of(request)
-    raw, data = await read_document(request, bytes_max=context.limits.manifest_bytes_max, takes_yaml=True)
-    submission = read_manifest(data, runtime=context.plane.runtime_kind, preset_image=context.preset_image)
+    raw, submission = await _read_manifest(request, context)
     render = _Rendering(context)
     accepted = await context.plane.intake.submit(
         caller.tenant, submission, idempotency=_idempotency(request, raw), render=render
@@ -47,10 +43,16 @@ async def submit_bulk(request: Request) -> Response:
         raise Invalid(
             "a batch takes no Idempotency-Key", code="idempotency-unsupported", hint="name the jobs: names are unique"
         )
-    if media_type(request) != JSON_TYPE:
-        raise Unsupported("the body's media type is not read here", hint="send Content-Type: application/json")
-    raw = await read_body(request, bytes_max=context.limits.bulk_bytes_max)
-    submissions = await anyio.to_thread.run_sync(_bulk_reader(context, raw))
+    document_type(request)
+    limits = context.limits
+    raw = await read_body(request, bytes_max=limits.bulk_bytes_max)
+    read = partial(
+        context.manifests.read_batch,
+        raw,
+        items_max=limits.bulk_items_max,
+        limits=DocumentLimits(bytes_max=limits.bulk_bytes_max),
+    )
+    submissions = await anyio.to_thread.run_sync(read)
     jobs, revision = await context.plane.intake.submit_many(caller.tenant, submissions)
     context.metrics.accepted(len(jobs))
     return answer({"items": [{"name": job.name, "uid": job.id} for job in jobs]}, status=201, revision=revision)
@@ -58,6 +60,18 @@ async def submit_bulk(request: Request) -> Response:
 
 def job_address(job: Job) -> str:
     return f"/api/v1/jobs/{job.id}"
+
+
+async def _read_manifest(request: Request, context: Context) -> tuple[bytes, Submission]:
+    """The body as sent and what it asks for. What is large, and what is YAML, is read in a thread."""
+    kind = document_type(request, takes_yaml=True)
+    bytes_max = context.limits.manifest_bytes_max
+    raw = await read_body(request, bytes_max=bytes_max)
+    limits = DocumentLimits(bytes_max=bytes_max)
+    if kind == JSON_TYPE and len(raw) < THREAD_FROM:
+        return raw, context.manifests.read_json(raw, limits=limits)
+    read = partial(context.manifests.read_document, raw, kind, limits=limits)
+    return raw, await anyio.to_thread.run_sync(read)
 
 
 class _Rendering:
@@ -82,14 +96,3 @@ def _idempotency(request: Request, raw: bytes) -> Idempotency | None:
     if len(keys) > 1 or not _KEY.fullmatch(keys[0]):
         raise Invalid("Idempotency-Key must be one text of 1 to 200 visible ASCII characters", code="idempotency-key")
     return Idempotency(key=keys[0], fingerprint=sha256(raw).hexdigest())
-
-
-def _bulk_reader(context: Context, raw: bytes) -> Callable[[], list[Submission]]:
-    limits = context.limits
-    runtime, preset_image = context.plane.runtime_kind, context.preset_image
-
-    def read() -> list[Submission]:
-        data = read_json(raw, limits=DocumentLimits(bytes_max=limits.bulk_bytes_max))
-        return read_bulk(data, items_max=limits.bulk_items_max, runtime=runtime, preset_image=preset_image)
-
-    return read
