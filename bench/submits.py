@@ -59,16 +59,10 @@ def main() -> list[Figure]:
 
 
 def load(
-    url: str,
-    path: str,
-    headers: dict[str, str],
-    body: Any,
-    requests: int,
-    clients: int = CLIENTS,
-    per_second: float = 0,
+    url: str, path: str, headers: dict[str, str], body: Any, requests: int, clients: int = CLIENTS
 ) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "-m", "bench.load", url, path, str(clients), str(requests), str(per_second)],
+        [sys.executable, "-m", "bench.load", url, path, str(clients), str(requests)],
         input=json.dumps({"headers": headers, "body": json.dumps(body)}),
         capture_output=True,
         text=True,

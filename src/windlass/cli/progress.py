@@ -25,3 +25,23 @@ def transfer(what: str, total: int | None, *, is_drawn: bool) -> Iterator[Told]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(f"{what:>10}", total=total)
         yield lambda size: bar.advance(task, size)
+
+
+@contextmanager
+def counted(what: str, total: int, *, is_drawn: bool) -> Iterator[Told]:
+    """Yields a function to be told how many of `total` are done by now."""
+    if not is_drawn:
+        yield lambda done: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=32),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(compact=True),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(f"{what:>10}", total=total)
+        yield lambda done: bar.update(task, completed=done)

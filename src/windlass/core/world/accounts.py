@@ -1,11 +1,13 @@
 """Fairness is charged here: a tenant's account moves with the placing of a run, and again with its end, in the same decision."""
 
+from msgspec.structs import replace
+
 from windlass.core.fairness.ledger import SHARE, Work, charge, true_up, work_of
 from windlass.core.model.ids import Millis, TenantId
 from windlass.core.model.job import Job
 from windlass.core.model.run import Run
 from windlass.core.world.records import Table
-from windlass.core.world.world import World
+from windlass.core.world.world import Queueing, World
 
 
 def expected_work(world: World, job: Job) -> Work:
@@ -18,6 +20,9 @@ def expected_work(world: World, job: Job) -> Work:
 def charge_run(world: World, run: Run) -> None:
     """After its job has left the queue. Part of the decision that places it."""
     tables = world.tables
+    if world.policy.queueing is Queueing.FIRST_COME:
+        _count(world, run.tenant, run.charged)
+        return
     account = charge(
         tables.ledger.account(run.tenant),
         tables.ledger.now(),
@@ -36,6 +41,9 @@ def settle_run(world: World, job: Job, run: Run, now: Millis) -> None:
         tables.typical.note(run.tenant, job.shape, run.ran_ms)
     if used == run.charged:
         return
+    if world.policy.queueing is Queueing.FIRST_COME:
+        _count(world, run.tenant, used - run.charged)
+        return
     account = true_up(
         tables.ledger.account(run.tenant),
         tables.ledger.now(),
@@ -50,6 +58,12 @@ def settle_run(world: World, job: Job, run: Run, now: Millis) -> None:
 def weight_of(world: World, tenant: TenantId) -> int:
     owner = world.tables.tenants.get(tenant)
     return owner.weight if owner is not None else SHARE
+
+
+def _count(world: World, tenant: TenantId, work: int) -> None:
+    """Without a queue that goes by accounts, they still say who was given what."""
+    account = world.tables.ledger.account(tenant)
+    world.put(Table.ACCOUNTS, tenant, replace(account, work=Work(account.work + work)))
 
 
 def _held(run: Run, now: Millis) -> Millis:

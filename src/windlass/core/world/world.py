@@ -6,6 +6,7 @@ nothing may be answered or acted on before the committer has made it durable. A 
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from enum import StrEnum
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,9 +22,17 @@ from windlass.core.world.records import Record, Table
 from windlass.core.world.tables import Tables
 
 
+class Queueing(StrEnum):
+    FAIR = "fair"
+    """By weight: whoever was given least is next."""
+    FIRST_COME = "first-come"
+    """By priority, then acceptance: accounts count what was used, but no tag moves. What `simulate` compares with."""
+
+
 class Policy(Struct, frozen=True, kw_only=True):
     """What an admin may turn."""
 
+    queueing: Queueing = Queueing.FAIR
     retry_backoff_ms: Millis = Millis(1_000)
     """Before the first retry; doubles with each."""
     retry_backoff_max_ms: Millis = Millis(60_000)

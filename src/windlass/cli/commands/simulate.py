@@ -1,0 +1,145 @@
+"""`windlass simulate`: the same trace under other rules, side by side. Runs here, in this process; no server is asked."""
+
+import gc
+from collections.abc import Sequence
+
+import click
+from msgspec.structs import replace
+
+from windlass.cli.output import is_terminal, note, output_option, say, show_json, show_table
+from windlass.cli.progress import counted
+from windlass.cli.render import figures
+from windlass.cli.traces import read_trace, write_lines
+from windlass.core.errors import Invalid
+from windlass.core.foresight.generate import Making, generate
+from windlass.core.foresight.measures import Report, compare
+from windlass.core.foresight.swf import TenantBy, write_swf
+from windlass.core.foresight.trace import SimPool, Trace, parse_pool
+from windlass.core.foresight.variant import PLAIN, Variant, parse_variant
+
+_MAKING = Making()
+
+
+@click.command()
+@click.argument("trace", required=False, metavar="[TRACE]")
+@click.option(
+    "--variant",
+    "variants",
+    multiple=True,
+    metavar="WORDS",
+    help="fifo or wfq, and what else is different; again for each. Default: both, nothing else changed.",
+)
+@click.option("--generate", "jobs", type=click.IntRange(1), metavar="JOBS", help="Make a trace of so many jobs up.")
+@click.option(
+    "--seed", type=click.IntRange(0), default=_MAKING.seed, show_default=True, help="The same seed: the same trace."
+)
+@click.option(
+    "--tenants", type=click.IntRange(1), default=_MAKING.tenants, show_default=True, help="Of a made-up trace."
+)
+@click.option("--pools", type=click.IntRange(1), default=_MAKING.pools, show_default=True, help="Of a made-up trace.")
+@click.option(
+    "--nodes", type=click.IntRange(1), default=_MAKING.nodes, show_default=True, help="In each of these pools."
+)
+@click.option(
+    "--cores", type=click.IntRange(1), default=_MAKING.cores, show_default=True, help="Of each of these nodes."
+)
+@click.option(
+    "--load",
+    type=click.FloatRange(0.01, 100),
+    default=_MAKING.load,
+    show_default=True,
+    help="Work a made-up trace asks for, as part of what its nodes can do.",
+)
+@click.option(
+    "--pool",
+    "pool_words",
+    multiple=True,
+    metavar="NAME=NODESxCORES",
+    help="The cluster, instead of the trace's own; :MEMORY and :GPUS may follow, as in gpu=4x32:128Gi:8.",
+)
+@click.option(
+    "--tenant-by",
+    type=click.Choice([*TenantBy]),
+    default=TenantBy.USER,
+    show_default=True,
+    help="The column of a Standard Workload Format that says who pays.",
+)
+@click.option("--html", "page", metavar="FILE", help="Write a page with tables and plots as well.")
+@click.option("--save", "saved", metavar="FILE", help="Write the trace itself, in the Standard Workload Format.")
+@output_option("table", "json")
+def simulate(
+    trace: str | None,
+    variants: Sequence[str],
+    jobs: int | None,
+    seed: int,
+    tenants: int,
+    pools: int,
+    nodes: int,
+    cores: int,
+    load: float,
+    pool_words: Sequence[str],
+    tenant_by: str,
+    page: str | None,
+    saved: str | None,
+    form: str,
+) -> None:
+    """Replay a TRACE on the real scheduler, on virtual time, under several rules, and compare what comes of it.
+
+    TRACE is a file in the Standard Workload Format, plain or gzipped, or - for standard input.
+
+    \b
+      windlass simulate month.swf.gz --variant fifo --variant wfq --html month.html
+      windlass simulate --generate 5000 --variant wfq --variant 'fewer=wfq pool.pool-1=12'
+      windlass simulate month.swf --variant wfq --variant 'outage=wfq lose=4@2h+30m'
+    """
+    if (trace is None) == (jobs is None):
+        raise click.UsageError("give either a TRACE or --generate JOBS")
+    wanted = [parse_variant(text) for text in variants] or list(PLAIN)
+    _check_names(wanted)
+    making = Making(jobs=jobs or 1, seed=seed, tenants=tenants, pools=pools, nodes=nodes, cores=cores, load=load)
+    found = read_trace(trace, tenant_by=TenantBy(tenant_by)) if trace is not None else generate(making)
+    found = _on_pools(found, [parse_pool(word) for word in pool_words])
+    if not found.jobs:
+        raise Invalid("there is no job in this trace that could be run", code="trace")
+    if saved is not None:
+        write_lines(saved, write_swf(found))
+    report = _compared(found, wanted)
+    if page is not None:
+        from windlass.cli.render.report import report_page
+
+        write_lines(page, [report_page(report)])
+        note(f"written: {page}")
+    _show(report, form)
+
+
+def _compared(trace: Trace, variants: Sequence[Variant]) -> Report:
+    gc.freeze()  # the trace stays to the end; there is no need to look through it again and again
+    with counted("simulating", len(trace.jobs) * len(variants), is_drawn=is_terminal(err=True)) as told:
+        return compare(trace, variants, told=lambda done, _: told(done))
+
+
+def _show(report: Report, form: str) -> None:
+    if form == "json":
+        show_json(report)
+        return
+    say(figures.headline(report))
+    say("")
+    show_table(figures.HEADINGS, figures.rows(report))
+    say("")
+    for line in figures.curves(report):
+        say(line)
+    headings, rows = figures.tenant_table(report)
+    if rows:
+        say("")
+        show_table(headings, rows)
+
+
+def _check_names(variants: Sequence[Variant]) -> None:
+    names = [variant.name for variant in variants]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise click.UsageError(f"two variants are called {', '.join(twice)}; name one: NAME=ORDER")
+
+
+def _on_pools(trace: Trace, pools: Sequence[SimPool]) -> Trace:
+    return replace(trace, pools=tuple(pools)) if pools else trace

@@ -1,0 +1,145 @@
+"""A simulation's figures in a terminal: a table of the variants, and their curves drawn in characters."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from windlass.cli.render.table import Row
+from windlass.cli.render.values import span
+from windlass.core.foresight.measures import Figures, Report
+from windlass.core.foresight.variant import Variant
+
+HEADINGS: Final = (
+    "VARIANT",
+    "STARTED",
+    "WAIT P50",
+    "P95",
+    "P99",
+    "UTILISATION",
+    "JAIN",
+    "MISSED",
+    "COST",
+    "MAKESPAN",
+    "CHANGED",
+)
+TENANT_HEADINGS: Final = ("TENANT", "JOBS", "USED")
+_STEPS: Final = " ▁▂▃▄▅▆▇█"
+CURVE_WIDTH: Final = 60
+
+
+def rows(report: Report) -> list[Row]:
+    return [_row(figures) for figures in report.figures]
+
+
+def tenant_table(report: Report) -> tuple[list[str], list[Row]]:
+    """Who used most, and how long each waited under every variant."""
+    if not report.figures:
+        return [*TENANT_HEADINGS], []
+    headings = [*TENANT_HEADINGS, *(f"P95 {figures.variant.name}" for figures in report.figures)]
+    waits = [{one.tenant: one.waits.p95_ms for one in figures.tenants} for figures in report.figures]
+    table: list[Row] = []
+    for one in report.figures[0].tenants:
+        known = (by_tenant.get(one.tenant) for by_tenant in waits)
+        table.append(
+            (one.tenant, f"{one.jobs:,}", money(one.cost_micros), *("-" if ms is None else wait(ms) for ms in known))
+        )
+    return headings, table
+
+
+def curves(report: Report) -> list[str]:
+    """Jobs that wait and nodes that work, over time; the same scale for all variants."""
+    lines = list[str]()
+    most = max((max(figures.waiting, default=0) for figures in report.figures), default=0)
+    width = max((len(figures.variant.name) for figures in report.figures), default=0)
+    lines.append(f"jobs waiting over time (0 … {most:,.0f})")
+    lines += [f"  {figures.variant.name:<{width}}  {spark(figures.waiting, most)}" for figures in report.figures]
+    lines.append("utilisation over time (0 … 100 %)")
+    lines += [f"  {figures.variant.name:<{width}}  {spark(figures.busy, 1.0)}" for figures in report.figures]
+    return lines
+
+
+def spark(values: Sequence[float], most: float, *, width: int = CURVE_WIDTH) -> str:
+    """One character per part, as high as the mean in it; anything above nothing can be seen."""
+    if not values or most <= 0:
+        return _STEPS[0] * width
+    drawn = []
+    for at in range(width):
+        part = values[at * len(values) // width : max((at + 1) * len(values) // width, at * len(values) // width + 1)]
+        mean = sum(part) / len(part)
+        step = min(len(_STEPS) - 1, round(mean / most * (len(_STEPS) - 1)))
+        drawn.append(_STEPS[max(step, 1 if mean > 0 else 0)])
+    return "".join(drawn)
+
+
+def headline(report: Report) -> str:
+    left_out = f", {report.left_out:,} entries left out" if report.left_out else ""
+    return (
+        f"{_many(report.jobs, 'job')} of {_many(report.tenants, 'tenant')} over {span(report.span_ms / 1000)}; "
+        f"{_many(report.nodes, 'node')} in {_many(report.pools, 'pool')}{left_out}"
+    )
+
+
+def wait(ms: int) -> str:
+    return "0s" if ms == 0 else span(ms / 1000)
+
+
+def money(micros: int) -> str:
+    return f"{micros / 1_000_000:,.2f}"
+
+
+def changes(variant: Variant) -> str:
+    """What it changes, in the words it was asked for in."""
+    words = [f"weight.{who}={weight / 1000:g}" for who, weight in variant.weights]
+    for who, limit in variant.limits:
+        cpu, memory = limit.cpu_millis, limit.memory_bytes
+        words += [f"quota.{who}.cpu={cpu // 1000}"] if cpu is not None else []
+        words += [f"quota.{who}.memory={memory >> 20}Mi"] if memory is not None else []
+        words += [f"quota.{who}.gpu={limit.gpus}"] if limit.gpus is not None else []
+        words += [f"quota.{who}.jobs={limit.jobs}"] if limit.jobs is not None else []
+    words += [f"pool.{name}={nodes}" for name, nodes in variant.pools]
+    for loss in variant.losses:
+        back = f"+{span(loss.lasts / 1000)}" if loss.lasts is not None else ""
+        words.append(f"lose={f'{loss.pool}:' if loss.pool else ''}{loss.nodes}@{wait(loss.at)}{back}")
+    named = [] if variant.name == variant.order.value else [variant.order.value]
+    return " ".join([*named, *words])
+
+
+def started(figures: Figures) -> str:
+    odd = [
+        f"{count:,} {what}"
+        for what, count in (
+            ("refused", figures.refused),
+            ("never", figures.never_started),
+            ("lost", figures.lost_runs),
+        )
+        if count
+    ]
+    return f"{figures.started:,}" + (f" ({', '.join(odd)})" if odd else "")
+
+
+def missed(figures: Figures) -> str:
+    return f"{figures.missed:,} of {figures.due:,}" if figures.due else "-"
+
+
+def jain(figures: Figures) -> str:
+    return "-" if figures.jain is None else f"{figures.jain:.3f}"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
+def _row(figures: Figures) -> Row:
+    waits = figures.waits
+    return (
+        figures.variant.name,
+        started(figures),
+        wait(waits.p50_ms),
+        wait(waits.p95_ms),
+        wait(waits.p99_ms),
+        f"{figures.utilisation:.1%}",
+        jain(figures),
+        missed(figures),
+        money(figures.cost_micros),
+        span(figures.makespan_ms / 1000),
+        changes(figures.variant),
+    )

@@ -1,0 +1,160 @@
+"""The Standard Workload Format: 18 numbers to a line, -1 for what is not known, comments behind semicolons.
+
+The machine is taken as the format means it: processors are interchangeable, so a partition becomes one pool with one node of all
+its processors, unless the caller knows the nodes better. The run time is what was measured, the requested time what was announced.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import Final
+
+from windlass.core.foresight.trace import JOBS_MAX, LineFaults, SimPool, Trace, TracedJob, in_order
+from windlass.core.model.ids import Millis, PoolId, TenantId
+from windlass.core.model.resources import Resources
+
+FIELDS: Final = 18
+LINE_MAX: Final = 4_096
+_NUMBER: Final = re.compile(r"-?\d{1,15}(\.\d{1,9})?", re.ASCII)
+_HEADER: Final = re.compile(r";\s*(MaxProcs|MaxNodes)\s*:\s*(\d{1,9})\b", re.ASCII)
+_SECONDS_MAX: Final = 100 * 366 * 86_400
+_PROCESSORS_MAX: Final = 10_000_000
+_KIB: Final = 1024
+_SUBMIT, _RUN, _PROCS, _MEMORY = 1, 3, 4, 6
+_PROCS_ASKED, _TIME_ASKED, _MEMORY_ASKED = 7, 8, 9
+_USER, _GROUP, _QUEUE, _PARTITION = 11, 12, 14, 15
+_SHORTEST_MS: Final = 500
+"""The format counts whole seconds: 0 is something below one."""
+
+
+class TenantBy(StrEnum):
+    """Which column says who pays."""
+
+    USER = "user"
+    GROUP = "group"
+    QUEUE = "queue"
+
+
+_TENANT_COLUMN: Final = {TenantBy.USER: _USER, TenantBy.GROUP: _GROUP, TenantBy.QUEUE: _QUEUE}
+
+
+def read_swf(lines: Iterable[str], *, tenant_by: TenantBy = TenantBy.USER) -> Trace:
+    """Invalid with the line numbers of what is wrong. Lines that end in nothing to run are counted and left out."""
+    faults, header = LineFaults(), dict[str, int]()
+    jobs: list[TracedJob] = []
+    left_out = 0
+    for number, line in enumerate(lines, start=1):
+        text = line.strip()
+        if not text or text.startswith(";"):
+            _note_header(text, header)
+            continue
+        values = _numbers(text, number, faults)
+        if values is None:
+            continue
+        job = _job(values, _TENANT_COLUMN[tenant_by])
+        if job is None:
+            left_out += 1
+        elif len(jobs) >= JOBS_MAX:
+            faults.add(number, f"more than {JOBS_MAX:,} jobs")
+            break
+        else:
+            jobs.append(job)
+    faults.check()
+    return Trace(jobs=in_order(jobs), pools=_machine(jobs, header), left_out=left_out)
+
+
+def write_swf(trace: Trace) -> Iterator[str]:
+    """Lines that `read_swf` makes the same jobs of, tenants and pools numbered by their names' order; times in whole seconds."""
+    tenants = {tenant: number for number, tenant in enumerate(trace.tenants, start=1)}
+    pools = {pool.name: number for number, pool in enumerate(trace.pools, start=1)}
+    cores = sum(pool.nodes * pool.each.cpu_millis for pool in trace.pools) // 1000
+    yield "; Version: 2.2"
+    yield f"; MaxProcs: {cores}"
+    yield f"; MaxJobs: {len(trace.jobs)}"
+    for tenant, number in tenants.items():
+        yield f"; Note: user {number} is {tenant}"
+    for number, job in enumerate(trace.jobs, start=1):
+        cpus = max(1, job.needs.cpu_millis // 1000)
+        memory = job.needs.memory_bytes // _KIB // cpus or -1
+        asked = -1 if job.expected_ms is None else -(-job.expected_ms // 1000)
+        partition = pools[job.pool] if job.pool is not None and len(pools) > 1 else -1
+        seconds = -(-job.ran_ms // 1000)
+        yield (
+            f"{number} {job.at // 1000} -1 {seconds} {cpus} -1 -1 {cpus} {asked} {memory} 1 "
+            f"{tenants[job.tenant]} -1 -1 -1 {partition} -1 -1"
+        )
+
+
+def _note_header(text: str, header: dict[str, int]) -> None:
+    matched = _HEADER.match(text[:LINE_MAX])
+    if matched is not None:
+        header[matched[1]] = min(int(matched[2]), _PROCESSORS_MAX)
+
+
+def _numbers(text: str, number: int, faults: LineFaults) -> list[int] | None:
+    """The 18 values, fractions cut off; or the fault noted, and None."""
+    if len(text) > LINE_MAX:
+        faults.add(number, f"is longer than {LINE_MAX} characters")
+        return None
+    words = text.split()
+    if len(words) != FIELDS:
+        faults.add(number, f"expected {FIELDS} numbers, found {len(words)}")
+        return None
+    wrong = next((at for at, word in enumerate(words, start=1) if _NUMBER.fullmatch(word) is None), None)
+    if wrong is not None:
+        faults.add(number, f"field {wrong} is not a number: {words[wrong - 1][:40]!r}")
+        return None
+    values = [int(word.partition(".")[0]) for word in words]
+    problem = _out_of_bounds(values)
+    if problem:
+        faults.add(number, problem)
+        return None
+    return values
+
+
+def _out_of_bounds(values: list[int]) -> str:
+    if not -1 <= values[_SUBMIT] <= _SECONDS_MAX:
+        return f"field 2 (submit time): {values[_SUBMIT]} is not a number of seconds that can be meant"
+    if values[_RUN] > _SECONDS_MAX or values[_TIME_ASKED] > _SECONDS_MAX:
+        return "fields 4 and 9 (run time, requested time): more than a hundred years"
+    if max(values[_PROCS], values[_PROCS_ASKED]) > _PROCESSORS_MAX:
+        return f"fields 5 and 8 (processors): more than {_PROCESSORS_MAX:,}"
+    return ""
+
+
+def _job(values: list[int], tenant_column: int) -> TracedJob | None:
+    processors = values[_PROCS_ASKED] if values[_PROCS_ASKED] > 0 else values[_PROCS]
+    if values[_RUN] < 0 or values[_SUBMIT] < 0 or processors <= 0:
+        return None
+    memory = values[_MEMORY_ASKED] if values[_MEMORY_ASKED] > 0 else max(0, values[_MEMORY])
+    who, partition = values[tenant_column], values[_PARTITION]
+    return TracedJob(
+        Millis(values[_SUBMIT] * 1000),
+        TenantId(f"t{who}" if who >= 0 else "unknown"),
+        Resources(cpu_millis=processors * 1000, memory_bytes=memory * _KIB * processors),
+        Millis(max(values[_RUN] * 1000, _SHORTEST_MS)),
+        Millis(values[_TIME_ASKED] * 1000) if values[_TIME_ASKED] > 0 else None,
+        pool=PoolId(f"p{partition}") if partition >= 0 else None,
+        name=str(values[0]),
+    )
+
+
+def _machine(jobs: list[TracedJob], header: dict[str, int]) -> tuple[SimPool, ...]:
+    """One node per partition. The header speaks of the whole machine: several partitions share it by what was asked of them."""
+    widest: dict[PoolId | None, int] = {}
+    memory: dict[PoolId | None, int] = {}
+    asked: dict[PoolId | None, int] = {}
+    for job in jobs:
+        widest[job.pool] = max(widest.get(job.pool, 0), job.needs.cpu_millis)
+        memory[job.pool] = max(memory.get(job.pool, 0), job.needs.memory_bytes // (job.needs.cpu_millis // 1000))
+        asked[job.pool] = asked.get(job.pool, 0) + job.needs.cpu_millis * job.ran_ms
+    names = sorted(pool for pool in widest if pool is not None) or [PoolId("all")]
+    total = (header.get("MaxProcs") or header.get("MaxNodes") or 0) * 1000
+    every = sum(asked.values()) or 1
+    pools = []
+    for name in names:
+        share = total if len(names) == 1 else total * asked.get(name, 0) // every
+        cpus = max(share, widest.get(name, 0), widest.get(None, 0), 1000) // 1000
+        most = max(memory.get(name, 0), memory.get(None, 0))
+        pools.append(SimPool(name=name, nodes=1, each=Resources(cpu_millis=cpus * 1000, memory_bytes=most * cpus)))
+    return tuple(pools)

@@ -1,0 +1,128 @@
+"""The brute-force reference: first come first served, and weighted fair queueing, over lists, in quadratic time.
+
+Written from the fair queue's README and nothing else of the product: no heap, no lanes, no records. Who is next is found by
+looking at everyone who waits.
+"""
+
+from dataclasses import dataclass, field
+from statistics import median_high
+
+HOUR = 3_600_000
+CORE_HOUR, GIGABYTE_HOUR = 50_000_000, 10_000_000
+"""List prices in nano-units."""
+
+
+@dataclass
+class Wish:
+    at: int
+    tenant: str
+    cores: int
+    gib: int
+    ran: int
+    expected: int | None
+    priority: int
+
+
+@dataclass
+class Standing:
+    weight: int = 1000
+    finish: int = 0
+    owed: int = 0
+    spans: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+
+
+@dataclass
+class Running:
+    wish: int
+    node: int
+    began: int
+    ends: int
+    charged: int
+
+
+def serve(
+    wishes: list[Wish], nodes: list[tuple[int, int]], weights: dict[str, int], *, is_fair: bool
+) -> list[tuple[int, int]]:
+    """(wish, moment it began), in the order of the placings. `nodes` are (cores, GiB)."""
+    tenants = {wish.tenant: Standing(weight=weights.get(wish.tenant, 1000)) for wish in wishes}
+    free = [list(node) for node in nodes]
+    waiting: list[int] = []
+    running: list[Running] = []
+    begun: list[tuple[int, int]] = []
+    virtual_now = 0
+    coming = sorted(range(len(wishes)), key=lambda at: (wishes[at].at, at))
+    while coming or running:
+        now = min([wishes[coming[0]].at] if coming else [], default=None)
+        now = min([moment for moment in (now, *(run.ends for run in running)) if moment is not None])
+        for run in [run for run in running if run.ends == now]:
+            running.remove(run)
+            wish = wishes[run.wish]
+            free[run.node][0] += wish.cores
+            free[run.node][1] += wish.gib
+            _settle(tenants[wish.tenant], wish, run, virtual_now, any(wishes[w].tenant == wish.tenant for w in waiting))
+        while coming and wishes[coming[0]].at == now:
+            waiting.append(coming.pop(0))
+        blocked: set[tuple[int, int]] = set()
+        while candidates := [w for w in waiting if (wishes[w].cores, wishes[w].gib) not in blocked]:
+            chosen = min(
+                candidates, key=lambda w: (tenants[wishes[w].tenant].finish if is_fair else 0, -wishes[w].priority, w)
+            )
+            wish = wishes[chosen]
+            node = _fullest(free, wish)
+            if node is None:
+                blocked.add((wish.cores, wish.gib))
+                continue
+            waiting.remove(chosen)
+            free[node][0] -= wish.cores
+            free[node][1] -= wish.gib
+            charged = _expected_work(tenants[wish.tenant], wish)
+            running.append(Running(chosen, node, now, now + wish.ran, charged))
+            is_last = not any(wishes[w].tenant == wish.tenant for w in waiting)
+            virtual_now = max(virtual_now, _charge(tenants[wish.tenant], charged, virtual_now, is_last))
+            begun.append((chosen, now))
+    return begun
+
+
+def _fullest(free: list[list[int]], wish: Wish) -> int | None:
+    fits = [at for at, (cores, gib) in enumerate(free) if wish.cores <= cores and wish.gib <= gib]
+    return min(fits, key=lambda at: (free[at][0], free[at][1], at), default=None)
+
+
+def _work(wish: Wish, span: int) -> int:
+    span = max(span, 100)
+    cpu = wish.cores * 1000 * span * CORE_HOUR // (1000 * HOUR)
+    memory = (wish.gib << 30) * span * GIGABYTE_HOUR // (1_000_000_000 * HOUR)
+    return (cpu + memory) or 1
+
+
+def _expected_work(standing: Standing, wish: Wish) -> int:
+    newest = standing.spans.get((wish.cores, wish.gib), [])[-15:]
+    usual = median_high(newest) if newest else 60_000
+    return _work(wish, wish.expected if wish.expected is not None else usual)
+
+
+def _charge(standing: Standing, work: int, virtual_now: int, is_last: bool) -> int:
+    start = max(standing.finish, virtual_now)
+    span = work * 1000 // standing.weight or 1
+    paid = min(standing.owed, span)
+    standing.finish = start + span - paid
+    standing.owed = 0 if is_last else standing.owed - paid
+    return start
+
+
+def _settle(standing: Standing, wish: Wish, run: Running, virtual_now: int, waits: bool) -> None:
+    standing.spans.setdefault((wish.cores, wish.gib), []).append(wish.ran)
+    used = _work(wish, wish.ran)
+    if used == run.charged:
+        return
+    charged_span = run.charged * 1000 // standing.weight or 1
+    over = charged_span - (used * 1000 // standing.weight or 1)
+    if over <= 0:
+        paid = min(standing.owed, -over)
+        standing.finish += -over - paid
+        standing.owed -= paid
+        return
+    back = min(over, max(0, standing.finish - virtual_now))
+    owed = max(standing.owed, min(standing.owed + over - back, charged_span))
+    standing.finish -= back
+    standing.owed = owed if waits else 0
