@@ -43,4 +43,8 @@ demo: setup ## a guided minute: three jobs, their logs, their end
 bench: parts ## figures, as ratios to the floor measured in the same run
 	@$(V)/python -m bench $(ARGS)
 
-.PHONY: help setup setup-dev up parts test simulate check format demo bench
+bench-slurm: parts ## Slurm beside us, in one run (apt, when root on Debian)
+	@tools/parts rivals
+	@$(V)/python -m bench.slurm
+
+.PHONY: help setup setup-dev up parts test simulate check format demo bench bench-slurm

@@ -59,10 +59,16 @@ def main() -> list[Figure]:
 
 
 def load(
-    url: str, path: str, headers: dict[str, str], body: Any, requests: int, clients: int = CLIENTS
+    url: str,
+    path: str,
+    headers: dict[str, str],
+    body: Any,
+    requests: int,
+    clients: int = CLIENTS,
+    per_second: float = 0,
 ) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "-m", "bench.load", url, path, str(clients), str(requests)],
+        [sys.executable, "-m", "bench.load", url, path, str(clients), str(requests), str(per_second)],
         input=json.dumps({"headers": headers, "body": json.dumps(body)}),
         capture_output=True,
         text=True,
