@@ -18,6 +18,16 @@ class Fault(Struct, frozen=True):
     """What was wrong and what was expected."""
 
 
+class Excess(Struct, frozen=True, kw_only=True):
+    """One limit that is reached, in numbers a program can read."""
+
+    code: str
+    used: int
+    asked: int
+    limit: int
+    unit: str = ""
+
+
 class WindlassError(Exception):
     """Something a caller can act on. `code` narrows the class; `hint` says what to do next."""
 
@@ -82,9 +92,11 @@ class OverLimit(WindlassError):
         code: str | None = None,
         hint: str | None = None,
         faults: Sequence[Fault] = (),
+        limits: Sequence[Excess] = (),
     ) -> None:
         super().__init__(message, code=code, hint=hint, faults=faults)
         self.retry_after_seconds = retry_after_seconds
+        self.limits = tuple(limits)
 
 
 class Unavailable(WindlassError):

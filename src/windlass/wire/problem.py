@@ -2,6 +2,8 @@
 
 from typing import Any, Final
 
+from msgspec import to_builtins
+
 from windlass.core.errors import (
     Conflict,
     Denied,
@@ -74,7 +76,10 @@ def problem_of(error: WindlassError, *, request_id: str) -> dict[str, Any]:
     status = status_of(error)
     if status == 500:
         return internal_problem(request_id)
-    return problem(status, error.code, error.message, request_id=request_id, hint=error.hint, faults=error.faults)
+    document = problem(status, error.code, error.message, request_id=request_id, hint=error.hint, faults=error.faults)
+    if isinstance(error, OverLimit) and error.limits:
+        document["limits"] = [to_builtins(excess) for excess in error.limits]
+    return document
 
 
 def internal_problem(request_id: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
-"""A job that can fit no node ever is refused at the door, with what is missing and what to do about it."""
+"""A job that can fit no node ever is refused at the door, with the node that comes nearest and what that one lacks."""
 
 from windlass.core.errors import Fault, Invalid
+from windlass.core.model.node import Node
 from windlass.core.model.shape import Shape
 from windlass.core.placement.nodes import Nodes
 
@@ -9,6 +10,7 @@ _FIELDS = {
     "cpu": "spec.resources.cpu",
     "memory": "spec.resources.memory",
     "pool": "spec.pool",
+    "pool not allowed": "spec.pool",
     "runtime": "spec.image",
 }
 
@@ -17,25 +19,29 @@ def check_fit(shape: Shape, nodes: Nodes) -> None:
     missing = nodes.could_ever_fit(shape)
     if not missing:
         return
-    faults = [Fault(_FIELDS.get(what, "spec.nodeSelector"), _explain(what, shape, nodes)) for what in missing]
+    nearest = nodes.nearest(shape)
+    faults = [Fault(_FIELDS.get(what, "spec.nodeSelector"), _explain(what, shape, nearest, nodes)) for what in missing]
     raise Invalid("no node could ever run this job", code="fits-nowhere", faults=faults, hint=_hint(missing))
 
 
-def _explain(what: str, shape: Shape, nodes: Nodes) -> str:
-    slots = list(nodes)
+def _explain(what: str, shape: Shape, nearest: Node | None, nodes: Nodes) -> str:
+    if nearest is None:
+        return "there is no node yet"
+    there, needs = f"the nearest fit, node {nearest.id} of pool {nearest.pool}, has", shape.needs
     if what == "gpu":
-        most = max((slot.node.capacity.gpus for slot in slots), default=0)
-        return f"asks for {shape.needs.gpus} GPU; the most any node has is {most}"
+        return f"asks for {needs.gpus} GPU; {there} {nearest.capacity.gpus}"
     if what == "cpu":
-        most = max((slot.node.capacity.cpu_millis for slot in slots), default=0)
-        return f"asks for {shape.needs.cpu_millis / 1000:g} cores; the most any node has is {most / 1000:g}"
+        return f"asks for {needs.cpu_millis / 1000:g} cores; {there} {nearest.capacity.cpu_millis / 1000:g}"
     if what == "memory":
-        most = max((slot.node.capacity.memory_bytes for slot in slots), default=0)
-        return f"asks for {shape.needs.memory_bytes} bytes; the most any node has is {most}"
+        return f"asks for {needs.memory_bytes} bytes; {there} {nearest.capacity.memory_bytes}"
     if what == "runtime":
         return f"needs a {shape.runtime} runtime; no node has one"
-    if what == "node":
-        return "there is no node yet"
+    if what == "pool":
+        pools = sorted({slot.node.pool for slot in nodes})
+        return f"no node is in pool {' or '.join(shape.pools)}; there are: {', '.join(pools)}"
+    if what == "pool not allowed":
+        asked = f"pool {' or '.join(shape.pools)}" if shape.pools else "any other"
+        return f"its tenant may use pool {' or '.join(shape.allowed)}, not {asked}"
     return f"no node matches: {what}"
 
 

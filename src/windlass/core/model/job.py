@@ -95,6 +95,10 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
     exit_code: int | None = None
     reason: str = ""
     message: str = ""
+    cost: Micros = Micros(0)
+    """Of its runs that are over."""
+    is_cost_warned: bool = False
+    """Nine tenths of `cost_max` are used."""
 
     @property
     def is_over(self) -> bool:

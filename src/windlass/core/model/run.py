@@ -4,7 +4,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from windlass.core.model.ids import JobId, Millis, NodeId, RunId, TenantId
+from windlass.core.model.ids import JobId, Millis, NodeId, PoolId, RunId, TenantId
+from windlass.core.model.money import LIST_PRICES, PriceBook
 from windlass.core.model.resources import Resources
 
 
@@ -52,6 +53,8 @@ class Run(Struct, frozen=True, kw_only=True, omit_defaults=True):
     needs: Resources
     since: Millis
     assigned_at: Millis
+    pool: PoolId = PoolId("")
+    """Of its node when it was placed."""
     index: int = 0
     gpu_ids: tuple[str, ...] = ()
     state: RunState = RunState.ASSIGNED
@@ -70,6 +73,15 @@ class Run(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Work its tenant's account was charged when it was placed (see `fairness.ledger`); the end corrects it."""
     charged_weight: int = 1000
     """The tenant's weight then, in thousandths: a correction must undo exactly what was done."""
+    prices: PriceBook = LIST_PRICES
+    """Fixed when it is placed."""
+    burst: str = ""
+    """The burst session it was placed in beyond its tenant's quota; empty: within the quota."""
+    burst_until: Millis | None = None
+    """The end of that session: until then `burst_factor` (thousandths) of the price is charged."""
+    burst_factor: int = 1000
+    stopped_for: str = ""
+    """Why the control plane stops it, where nobody asked for it: `CostExceeded`, `BudgetExceeded`."""
 
     @property
     def is_over(self) -> bool:

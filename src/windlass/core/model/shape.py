@@ -13,6 +13,8 @@ class Shape(Struct, frozen=True, kw_only=True, omit_defaults=True):
     labels: tuple[tuple[str, str], ...] = ()
     """Node labels that must match, sorted by key."""
     pools: tuple[PoolId, ...] = ()
-    """Pools it may use; empty means any."""
+    """Pools it asks for; empty means any."""
+    allowed: tuple[PoolId, ...] = ()
+    """Pools its tenant may use, sorted; empty means any."""
     node: NodeId | None = None
     """Pinned, because its volume already lies there."""

@@ -1,7 +1,7 @@
 """The nodes as placement sees them: what is free, which devices, how many runs. The pick, or the reasons why there is none."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from msgspec import Struct
 
@@ -74,11 +74,12 @@ class Nodes:
     def slot(self, node: NodeId) -> Slot | None:
         return self._slots.get(node)
 
-    def pick(self, shape: Shape) -> Spot | Waiting:
-        """The fullest node that still has room: small jobs pack, whole nodes stay free for big ones."""
+    def pick(self, shape: Shape, *, among: Collection[NodeId] | None = None) -> Spot | Waiting:
+        """The fullest node that still has room: small jobs pack, whole nodes stay free for big ones. `among`: of these only."""
         best: Slot | None = None
         refused: Counter[str] = Counter()
-        for slot in self._slots.values():
+        slots = self._slots.values() if among is None else [self._slots[one] for one in among if one in self._slots]
+        for slot in slots:
             reason = refusal(shape, slot)
             if reason is not None:
                 refused[reason] += 1
@@ -92,12 +93,17 @@ class Nodes:
         """Empty when some node, empty, would take it; else what the nearest one lacks."""
         lacking = self._lacking.get(shape)
         if lacking is None:
-            every = [_never(shape, slot.node) for slot in self._slots.values()]
-            lacking = min(every, key=len, default=("node",))
+            nearest = self.nearest(shape)
+            lacking = _never(shape, nearest) if nearest is not None else ("node",)
             if len(self._lacking) >= _ANSWERS_KEPT:
                 self._lacking.clear()
             self._lacking[shape] = lacking
         return lacking
+
+    def nearest(self, shape: Shape) -> Node | None:
+        """The node that lacks least for it: one in the right place that is too small before one that is elsewhere."""
+        every = (slot.node for slot in self._slots.values())
+        return min(every, key=lambda node: (len(_mismatch(shape, node)), *_shortage(shape, node)), default=None)
 
 
 def refusal(shape: Shape, slot: Slot) -> str | None:
@@ -123,6 +129,8 @@ def _mismatch(shape: Shape, node: Node) -> tuple[str, ...]:
         faults.append("volume on another node")
     if shape.pools and node.pool not in shape.pools:
         faults.append("pool")
+    elif shape.allowed and node.pool not in shape.allowed:
+        faults.append("pool not allowed")
     if shape.runtime not in node.runtimes:
         faults.append("runtime")
     labels = dict(node.labels)
@@ -132,6 +140,17 @@ def _mismatch(shape: Shape, node: Node) -> tuple[str, ...]:
 
 def _never(shape: Shape, node: Node) -> tuple[str, ...]:
     return (*_mismatch(shape, node), *shape.needs.lacks(node.capacity))
+
+
+def _shortage(shape: Shape, node: Node) -> tuple[int, int, int, int]:
+    """Kinds that are short, then how much of each."""
+    needs, has = shape.needs, node.capacity
+    return (
+        len(needs.lacks(has)),
+        max(0, needs.gpus - has.gpus),
+        max(0, needs.cpu_millis - has.cpu_millis),
+        max(0, needs.memory_bytes - has.memory_bytes),
+    )
 
 
 def _roominess(slot: Slot) -> tuple[int, int, int, str]:

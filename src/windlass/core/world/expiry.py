@@ -2,10 +2,14 @@
 
 from msgspec.structs import replace
 
-from windlass.core.model.ids import JobId, Millis, RunId, VolumeId
+from windlass.core.model.calendar import day_start
+from windlass.core.model.ids import JobId, Millis, RunId, TenantId, VolumeId
 from windlass.core.model.volume import Volume, VolumeState
+from windlass.core.world.bursts import burst_due
 from windlass.core.world.finish import doom
 from windlass.core.world.records import Table
+from windlass.core.world.spending import check_budget, check_job_cost
+from windlass.core.world.tables import MONEY_KEPT_MS
 from windlass.core.world.timers import Due
 from windlass.core.world.world import World
 
@@ -47,6 +51,28 @@ def _settle(world: World, due: Due, key: str, now: Millis) -> None:
                 with world.decision(now):
                     world.drop(Table.KEYS, key)
                     world.drop(Table.ANSWERS, key)
+        case _:
+            _settle_money(world, due, key, now)
+
+
+def _settle_money(world: World, due: Due, key: str, now: Millis) -> None:
+    tables = world.tables
+    match due:
+        case Due.HOLD:
+            tables.held_until.pop(TenantId(key), None)
+            tables.queue.let_go(TenantId(key))
+        case Due.BURST:
+            burst_due(world, key, now)
+        case Due.BUDGET:
+            check_budget(world, TenantId(key), now)
+            tables.watch_budget(TenantId(key))
+        case Due.JOB_COST:
+            check_job_cost(world, JobId(key), now)
+        case Due.TOTAL:
+            total = tables.totals.get(key)
+            if total is not None and day_start(total.day) + MONEY_KEPT_MS <= now:
+                with world.decision(now):
+                    world.drop(Table.TOTALS, key)
 
 
 def is_expired(volume: Volume, now: Millis) -> bool:

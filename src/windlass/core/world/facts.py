@@ -6,14 +6,18 @@ from windlass.core.lifecycle import job as job_lifecycle
 from windlass.core.lifecycle import run as run_lifecycle
 from windlass.core.lifecycle.job import JobEvent
 from windlass.core.lifecycle.run import RunEvent
+from windlass.core.metering import segments, total
 from windlass.core.model.facts import Fact, RunEnded, RunProgressed, RunStarted, VolumeGone, VolumeMade
 from windlass.core.model.ids import Millis
 from windlass.core.model.job import Job, JobState
+from windlass.core.model.money import Micros
 from windlass.core.model.run import Intent, Run, RunState
+from windlass.core.model.spending import Segment
 from windlass.core.model.volume import VolumeState, doomed_on
 from windlass.core.world.accounts import settle_run
 from windlass.core.world.finish import finish
 from windlass.core.world.records import RunOver, Table
+from windlass.core.world.spending import bill_run, why_stopped
 from windlass.core.world.world import World, with_state
 
 _END_EVENTS = {
@@ -102,14 +106,17 @@ def _ended(world: World, fact: RunEnded, now: Millis) -> None:
         progress="",
         ran_ms=fact.ran_ms,
     )
-    _lay_to_rest(world, job, over, now)
+    parts = segments(over)
+    job = replace(job, cost=Micros(job.cost + total(parts)))
+    _lay_to_rest(world, job, over, parts, now)
     _conclude(world, job, over, fact, now)
     settle_run(world, job, over, now)
+    bill_run(world, over, parts, now)
 
 
-def _lay_to_rest(world: World, job: Job, run: Run, now: Millis) -> None:
+def _lay_to_rest(world: World, job: Job, run: Run, parts: tuple[Segment, ...], now: Millis) -> None:
     """Into the history at once; its container is kept for the run TTL if it has one, else the node drops it now."""
-    world.put(Table.OUTBOX, run.id, RunOver(run=run))
+    world.put(Table.OUTBOX, run.id, RunOver(run=run, segments=parts))
     if job.run_ttl_ms > 0 and run.state is not RunState.LOST:
         kept = replace(run, intent=Intent.KEEP, keep_until=Millis(now + job.run_ttl_ms))
         world.put(Table.RUNS, run.id, kept)
@@ -124,6 +131,9 @@ def _conclude(world: World, job: Job, run: Run, fact: RunEnded, now: Millis) -> 
         finish(world, job, JobEvent.TIMED_OUT, run=run, now=now)
     elif run.state is RunState.EXITED and run.exit_code == 0:
         finish(world, job, JobEvent.SUCCEEDED, run=run, now=now)
+    elif run.stopped_for:
+        reason, message = run.stopped_for, why_stopped(job, run)
+        finish(world, job, JobEvent.FAILED, run=run, now=now, reason=reason, message=message)
     elif fact.is_retriable and job.attempt <= job.retries:
         _retry(world, job, run, now)
     else:

@@ -9,6 +9,7 @@ from windlass.core.model.job import Job
 from windlass.core.model.run import Run
 from windlass.core.model.volume import Volume, VolumeState
 from windlass.core.world.records import Hook, JobErased, JobOver, Table
+from windlass.core.world.spending import count_job
 from windlass.core.world.submit import name_id
 from windlass.core.world.world import World, with_state
 
@@ -37,6 +38,7 @@ def finish(
     world.put(Table.OUTBOX, job.id, JobOver(job=over))
     world.drop(Table.JOBS, job.id)
     world.drop(Table.SPECS, job.id)
+    count_job(world, over)
     if over.webhook:
         world.put(Table.HOOKS, job.id, Hook(job=job.id, url=over.webhook, not_before=now))
     _age_volume(world, over, now)

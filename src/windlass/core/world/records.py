@@ -11,16 +11,23 @@ import msgspec
 from msgspec import Struct
 
 from windlass.core.fairness.ledger import Account
+from windlass.core.model.burst import BurstSession
 from windlass.core.model.ids import JobId, Millis, TenantId
 from windlass.core.model.job import Job, JobSpec
+from windlass.core.model.money import Prices
 from windlass.core.model.node import Node
 from windlass.core.model.run import Run
+from windlass.core.model.spending import BudgetMark, DayTotal, Segment
 from windlass.core.model.tenant import Tenant
 from windlass.core.model.volume import Volume
 
 
 class Table(StrEnum):
     TENANTS = "tenants"
+    PRICES = "prices"
+    TOTALS = "totals"
+    BURSTS = "bursts"
+    BUDGETS = "budgets"
     ACCOUNTS = "accounts"
     NODES = "nodes"
     JOBS = "jobs"
@@ -36,6 +43,10 @@ class Table(StrEnum):
 
 KEPT: Final = (
     Table.TENANTS,
+    Table.PRICES,
+    Table.TOTALS,
+    Table.BURSTS,
+    Table.BUDGETS,
     Table.ACCOUNTS,
     Table.NODES,
     Table.JOBS,
@@ -82,8 +93,11 @@ class JobOver(Struct, frozen=True, kw_only=True, tag="job-over"):
     job: Job
 
 
-class RunOver(Struct, frozen=True, kw_only=True, tag="run-over"):
+class RunOver(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="run-over"):
+    """The last word on a run, and what it cost: decided once, with its end."""
+
     run: Run
+    segments: tuple[Segment, ...] = ()
 
 
 class JobErased(Struct, frozen=True, kw_only=True, tag="job-erased"):
@@ -95,10 +109,15 @@ class JobErased(Struct, frozen=True, kw_only=True, tag="job-erased"):
 
 
 Outgoing = JobOver | RunOver | JobErased
-Record = Tenant | Account | Node | Job | Run | Volume | Name | Key | Hook | Answer | JobSpec | Outgoing
+Money = Prices | DayTotal | BurstSession | BudgetMark
+Record = Tenant | Money | Account | Node | Job | Run | Volume | Name | Key | Hook | Answer | JobSpec | Outgoing
 
 _TYPES: Final[dict[Table, Any]] = {
     Table.TENANTS: Tenant,
+    Table.PRICES: Prices,
+    Table.TOTALS: DayTotal,
+    Table.BURSTS: BurstSession,
+    Table.BUDGETS: BudgetMark,
     Table.ACCOUNTS: Account,
     Table.NODES: Node,
     Table.JOBS: Job,
@@ -113,6 +132,9 @@ _TYPES: Final[dict[Table, Any]] = {
 }
 _DECODERS: Final = {table: msgspec.json.Decoder(kind) for table, kind in _TYPES.items()}
 _ENCODER: Final = msgspec.json.Encoder()
+
+PRICES_KEY: Final = "current"
+"""There is one list of prices."""
 
 ROOT: Final = "w/"
 NUMBER_KEY: Final = "w/number"

@@ -6,14 +6,16 @@ from hashlib import sha256
 from msgspec.structs import replace
 
 from windlass.core.admission.fit import check_fit
+from windlass.core.admission.quota import check_door, check_ever
 from windlass.core.errors import Conflict, Denied
 from windlass.core.model.ids import JobId, Millis, TenantId
 from windlass.core.model.job import Job, JobSpec, OnLostNode
 from windlass.core.model.naming import made_up_name
 from windlass.core.model.shape import Shape
 from windlass.core.model.submission import Idempotency, Submission
-from windlass.core.model.tenant import Tenant
+from windlass.core.model.tenant import SHARE, Tenant
 from windlass.core.model.volume import Volume, VolumeState, volume_name
+from windlass.core.world.gate import session_of
 from windlass.core.world.records import Answer, Key, Name, Table
 from windlass.core.world.world import World
 
@@ -34,6 +36,7 @@ def submit(
     with world.decision(now):
         accepted = make_job(world, tenant, submission, job=job, now=now)
         check_fit(accepted.shape, world.tables.places)
+        _check_quota(world, accepted, now)
         _hold_name(world, accepted)
         accepted, spec = _adopt_volume(world, accepted, submission.spec)
         world.put(Table.JOBS, job, accepted)
@@ -80,7 +83,11 @@ def make_job(world: World, tenant: TenantId, asked: Submission, *, job: JobId, n
         name=asked.name or made_up_name(job),
         seq=world.tables.seq + 1,
         shape=Shape(
-            needs=asked.spec.needs, runtime=asked.runtime, labels=tuple(sorted(asked.node_labels)), pools=asked.pools
+            needs=asked.spec.needs,
+            runtime=asked.runtime,
+            labels=tuple(sorted(asked.node_labels)),
+            pools=asked.pools,
+            allowed=tuple(sorted(owner.quota.pools)),
         ),
         created_at=now,
         since=now,
@@ -102,6 +109,17 @@ def make_job(world: World, tenant: TenantId, asked: Submission, *, job: JobId, n
         run_ttl_ms=asked.run_ttl_ms,
         volume_ttl_ms=asked.volume_ttl_ms,
     )
+
+
+def _check_quota(world: World, job: Job, now: Millis) -> None:
+    """In the decision that accepts it, so that nothing can come between the look and the commit."""
+    tables = world.tables
+    owner, needs = tables.tenants[job.tenant], job.shape.needs
+    check_ever(owner, needs)
+    session = session_of(world, job.tenant, now)
+    factor = session.factor if session is not None else SHARE
+    typical = tables.typical.span(job.tenant, job.shape)
+    check_door(owner, tables.usage[job.tenant], needs, now, factor=factor, typical=typical)
 
 
 def _hold_name(world: World, job: Job) -> None:

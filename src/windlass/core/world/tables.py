@@ -6,36 +6,32 @@ and a change is taken back by putting the old record in its place.
 
 from collections import defaultdict
 from collections.abc import Hashable
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
+from windlass.core.admission.budget import cost_reached_at, next_threshold_at
+from windlass.core.admission.usage import Usage
 from windlass.core.fairness.ledger import Account, Ledger
-from windlass.core.fairness.queue import WaitingQueue
+from windlass.core.fairness.queue import Reasons, WaitingQueue
 from windlass.core.fairness.typical import Typical
+from windlass.core.model.burst import BurstSession
+from windlass.core.model.calendar import DAY_MS, day_start
 from windlass.core.model.ids import JobId, Millis, NodeId, RunId, TenantId, VolumeId
 from windlass.core.model.job import Job
+from windlass.core.model.money import Prices
 from windlass.core.model.node import Node
-from windlass.core.model.resources import NOTHING, Resources
 from windlass.core.model.run import Run
+from windlass.core.model.spending import BudgetMark, DayTotal
 from windlass.core.model.tenant import Tenant
 from windlass.core.model.volume import Volume
 from windlass.core.placement.nodes import Nodes
-from windlass.core.world.records import Hook, Key, Name, Record, Table
+from windlass.core.world.records import Hook, Key, Money, Name, Record, Table
 from windlass.core.world.timers import Due, Timers
 
 K = TypeVar("K", bound=Hashable)
 R = TypeVar("R")
 M = TypeVar("M")
-
-
-class Usage:
-    """What a tenant holds: its runs that are not over, and its jobs that are not."""
-
-    __slots__ = ("jobs", "resources", "runs")
-
-    def __init__(self) -> None:
-        self.jobs = 0
-        self.runs = 0
-        self.resources: Resources = NOTHING
+MONEY_KEPT_MS: Final = Millis(62 * DAY_MS)
+"""Totals and burst sessions: this month's and the last one's. The read model has the older ones."""
 
 
 class Tables:
@@ -50,6 +46,10 @@ class Tables:
         self.keys: dict[str, Key] = {}
         self.hooks: dict[JobId, Hook] = {}
         self.ledger = Ledger()
+        self.prices = Prices()
+        self.totals: dict[str, DayTotal] = {}
+        self.bursts: defaultdict[TenantId, dict[str, BurstSession]] = defaultdict(dict)
+        self.marks: dict[TenantId, BudgetMark] = {}
         # derived
         self.queue = WaitingQueue()
         self.places = Nodes()
@@ -65,6 +65,11 @@ class Tables:
         """Nodes with more room than at the last placement: parked lanes may fit there now."""
         self.woken: list[JobId] | None = None
         """During a trial: jobs whose backoff has ended in it, to be sent back."""
+        self.tried: list[TenantId] = []
+        """During a trial: tenants held in it, to be let go."""
+        self._short_of_room: set[TenantId] = set()
+        self.held_until: dict[TenantId, Millis] = {}
+        """Tenants with a timer that lets them try again."""
         self.seq = 0
 
     @property
@@ -85,7 +90,9 @@ class Tables:
             case Table.ACCOUNTS:
                 return self._replace_account(TenantId(key), cast(Account | None, new))
             case Table.TENANTS:
-                return _swap(self.tenants, TenantId(key), cast(Tenant | None, new))
+                return self._replace_tenant(TenantId(key), cast(Tenant | None, new))
+            case Table.TOTALS | Table.BURSTS | Table.BUDGETS | Table.PRICES:
+                return self._replace_money(table, key, cast(Money | None, new))
             case Table.NAMES:
                 return _swap(self.names, key, cast(Name | None, new))
             case Table.HOOKS:
@@ -95,6 +102,86 @@ class Tables:
             case Table.SPECS | Table.ANSWERS | Table.OUTBOX:
                 return None  # written, never kept
 
+    def hold(self, tenant: TenantId, reasons: Reasons, until: Millis | None) -> None:
+        """Out of the running until something of it is released, its limits change, or the moment comes."""
+        self.queue.hold(tenant, reasons)
+        if self.is_trial:
+            self.tried.append(tenant)
+        if until is not None and self.held_until.get(tenant) != until:
+            self.held_until[tenant] = until
+            self.timers.add(until, Due.HOLD, tenant)
+
+    def hold_for_room(self, tenant: TenantId, reasons: Reasons) -> None:
+        """As `hold`; room that anybody frees may be what it waits for."""
+        self.hold(tenant, reasons, None)
+        self._short_of_room.add(tenant)
+
+    def let_go_for_room(self) -> None:
+        for tenant in sorted(self._short_of_room):
+            self.queue.let_go(tenant)
+        self._short_of_room.clear()
+
+    def _replace_tenant(self, key: TenantId, new: Tenant | None) -> Tenant | None:
+        old = _swap(self.tenants, key, new)
+        self.queue.let_go(key)
+        self.watch_budget(key)
+        return old
+
+    def _replace_money(self, table: Table, key: str, new: Money | None) -> Money | None:
+        match table:
+            case Table.TOTALS:
+                return self._replace_total(key, cast(DayTotal | None, new))
+            case Table.BURSTS:
+                return self._replace_burst(key, cast(BurstSession | None, new))
+            case Table.BUDGETS:
+                return self._replace_mark(TenantId(key), cast(BudgetMark | None, new))
+            case _:
+                old, self.prices = self.prices, cast(Prices | None, new) or Prices()
+                return old
+
+    def _replace_total(self, key: str, new: DayTotal | None) -> DayTotal | None:
+        old = _swap(self.totals, key, new)
+        if old is not None:
+            self.usage[old.tenant].note_total(old, -1)
+            self.queue.let_go(old.tenant)
+        if new is not None:
+            self.usage[new.tenant].note_total(new, 1)
+            if old is None:
+                self.timers.add(Millis(day_start(new.day) + MONEY_KEPT_MS), Due.TOTAL, key)
+        return old
+
+    def _replace_burst(self, key: str, new: BurstSession | None) -> BurstSession | None:
+        tenant = TenantId(key.partition("/")[0])
+        old = _swap(self.bursts[tenant], key, new)
+        if new is not None:
+            self.timers.add(Millis(new.ends_at + new.is_closed * MONEY_KEPT_MS), Due.BURST, key)
+        if not self.bursts[tenant]:
+            del self.bursts[tenant]
+        self.queue.let_go(tenant)
+        return old
+
+    def _replace_mark(self, key: TenantId, new: BudgetMark | None) -> BudgetMark | None:
+        old = _swap(self.marks, key, new)
+        self.watch_budget(key)
+        return old
+
+    def watch_budget(self, tenant: TenantId) -> None:
+        """Look again when, at the present rate, the next threshold is passed."""
+        owner, usage = self.tenants.get(tenant), self.usage.get(tenant)
+        if owner is not None and owner.budget is not None and usage is not None:
+            at = next_threshold_at(owner.budget, self.marks.get(tenant), usage, self.now)
+            if at is not None:
+                self.timers.add(at, Due.BUDGET, tenant)
+
+    def watch_cost(self, job: Job) -> None:
+        """Look again when the job comes near to, or to the end of, what it may cost."""
+        if job.cost_max is None:
+            return
+        for run in (self.runs[key] for key in self.runs_of.get(job.id, ())):
+            at = cost_reached_at(job, run)
+            if at is not None:
+                self.timers.add(at, Due.JOB_COST, job.id)
+
     def _replace_account(self, key: TenantId, new: Account | None) -> Account | None:
         self.queue.tag(key, new.finish if new is not None else 0)
         return self.ledger.replace(key, new)
@@ -103,10 +190,11 @@ class Tables:
         old = _swap(self.jobs, key, new)
         if old is not None:
             self.queue.discard(old)
-            self.usage[old.tenant].jobs -= not old.is_over
+            self.usage[old.tenant].note_job(old, -1)
         if new is not None:
             self.seq = max(self.seq, new.seq)
-            self.usage[new.tenant].jobs += not new.is_over
+            self.usage[new.tenant].note_job(new, 1)
+            self.watch_cost(new)
             if new.is_waiting:
                 self.enqueue(new)
         return old
@@ -131,9 +219,8 @@ class Tables:
         _discard(self.runs_on, run.node, run.id)
         if run.is_over:
             return
-        usage = self.usage[run.tenant]
-        usage.runs -= 1
-        usage.resources = usage.resources - run.needs
+        self.usage[run.tenant].note_run(run, -1)
+        self.queue.let_go(run.tenant)
         slot = self.places.slot(run.node)
         if slot is not None:
             slot.release(run)
@@ -146,9 +233,12 @@ class Tables:
             self.timers.add(run.keep_until, Due.RUN_TTL, run.id)
         if run.is_over:
             return
-        usage = self.usage[run.tenant]
-        usage.runs += 1
-        usage.resources = usage.resources + run.needs
+        self.usage[run.tenant].note_run(run, 1)
+        if run.started_at is not None:
+            self.watch_budget(run.tenant)
+            job = self.jobs.get(run.job)
+            if job is not None:
+                self.watch_cost(job)
         slot = self.places.slot(run.node)
         if slot is not None:
             slot.hold(run)

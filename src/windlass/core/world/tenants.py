@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from windlass.core.errors import Conflict, Invalid, NotFound
+from windlass.core.errors import Conflict, Invalid
 from windlass.core.model.bounds import tenant_faults
 from windlass.core.model.ids import Millis, TenantId
 from windlass.core.model.tenant import Tenant
@@ -32,7 +32,7 @@ def change_tenant(world: World, tenant: Tenant, *, now: Millis) -> Tenant:
 
 
 def delete_tenant(world: World, tenant: TenantId, *, now: Millis) -> int:
-    """Refused while it has live jobs. Its account, names, keys and volumes go; its history and its costs stay."""
+    """Refused while it has live jobs. Its account, totals, names, keys and volumes go; its history, with its costs, stays."""
     find_tenant(world, tenant)
     tables = world.tables
     live = tables.usage[tenant].jobs if tenant in tables.usage else 0
@@ -50,6 +50,12 @@ def delete_tenant(world: World, tenant: TenantId, *, now: Millis) -> int:
         for key in [one for one in tables.keys if one.startswith(f"{tenant}/")]:
             world.drop(Table.KEYS, key)
             world.drop(Table.ANSWERS, key)
+        for key in list(tables.bursts.get(tenant, ())):
+            world.drop(Table.BURSTS, key)
+        for key in [one for one in tables.totals if one.startswith(f"{tenant}/")]:
+            world.drop(Table.TOTALS, key)
+        if tenant in tables.marks:
+            world.drop(Table.BUDGETS, tenant)
         if tenant in tables.ledger.accounts():
             world.drop(Table.ACCOUNTS, tenant)
         world.drop(Table.TENANTS, tenant)
@@ -57,10 +63,7 @@ def delete_tenant(world: World, tenant: TenantId, *, now: Millis) -> int:
 
 
 def find_tenant(world: World, tenant: TenantId) -> Tenant:
-    found = world.tables.tenants.get(tenant)
-    if found is None:
-        raise NotFound(f"no tenant {tenant!r}", hint="`windlass tenants list` shows them")
-    return found
+    return world.tenant(tenant)
 
 
 def _check(world: World, tenant: Tenant) -> None:

@@ -13,6 +13,16 @@ class Due(StrEnum):
     VOLUME_TTL = "volume-ttl"
     KEY = "key"
     """An idempotency key is old enough to forget."""
+    BURST = "burst"
+    """A burst session ends, or has been over for long enough to forget."""
+    TOTAL = "total"
+    """A day's total is old enough to forget."""
+    HOLD = "hold"
+    """A tenant held for lack of quota may try again: a new day or month, or the end of a cooldown."""
+    BUDGET = "budget"
+    """At the present rate a tenant passes the next threshold of its budget."""
+    JOB_COST = "job-cost"
+    """At the present rate a job comes to the end of its own."""
 
 
 class Timers:

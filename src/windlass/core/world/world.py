@@ -65,6 +65,12 @@ class World:
             raise NotFound(f"no live job {job}")
         return found
 
+    def tenant(self, tenant: TenantId) -> Tenant:
+        found = self.tables.tenants.get(tenant)
+        if found is None:
+            raise NotFound(f"no tenant {tenant!r}", hint="`windlass tenants list` shows them")
+        return found
+
     def next_due(self) -> Millis | None:
         return self.tables.timers.next_at()
 
@@ -102,6 +108,8 @@ class World:
             woken = self.tables.woken or ()
             self.number, self.tables.now, self.tables.woken = number, then, None
             self._send_back(woken)
+            while self.tables.tried:
+                self.tables.queue.let_go(self.tables.tried.pop())  # held for what was only tried, or at a time to come
 
     def undo_uncommitted(self) -> None:
         """The store refused the batch: nothing after the last durable decision happened."""

@@ -1,0 +1,50 @@
+"""What a run costs: its measured milliseconds at the prices it was placed with, cut at burst edges and UTC midnights.
+
+Comes after the run's end. The parts are rounded by what is left of the whole, so they sum to the run to the micro-unit.
+"""
+
+from collections.abc import Iterable
+
+from windlass.core.model.calendar import next_day
+from windlass.core.model.ids import Millis
+from windlass.core.model.money import RATE_SCALE, Micros, rate
+from windlass.core.model.run import Run
+from windlass.core.model.spending import Segment
+
+
+def segments(run: Run) -> tuple[Segment, ...]:
+    """Of a run that is over. Nothing was measured (it never started, or its node was lost): nothing is charged."""
+    return _cut(run, Millis(run.ran_ms or 0))
+
+
+def segments_so_far(run: Run, now: Millis) -> tuple[Segment, ...]:
+    """Of a run that is not over: as if it ended now, by the leader's clock. The node's measure replaces it at the end."""
+    return _cut(run, Millis(now - run.started_at)) if run.started_at is not None and now > run.started_at else ()
+
+
+def total(parts: Iterable[Segment]) -> Micros:
+    return Micros(sum(part.cost for part in parts))
+
+
+def cost_so_far(run: Run, now: Millis) -> Micros:
+    return total(segments(run) if run.is_over else segments_so_far(run, now))
+
+
+def _cut(run: Run, span: Millis) -> tuple[Segment, ...]:
+    if run.started_at is None or span <= 0:
+        return ()
+    at, end = run.started_at, Millis(run.started_at + span)
+    plain = rate(run.needs, run.prices)
+    dear = rate(run.needs, run.prices, factor=run.burst_factor)
+    found: list[Segment] = []
+    summed = charged = 0
+    while at < end:
+        is_burst = run.burst_until is not None and at < run.burst_until
+        edge = run.burst_until if is_burst and run.burst_until is not None else end
+        until = min(end, edge, next_day(at))
+        summed += (dear if is_burst else plain) * (until - at)
+        part = summed // RATE_SCALE - charged
+        charged += part
+        found.append(Segment(start=at, span_ms=Millis(until - at), cost=Micros(part), is_burst=is_burst))
+        at = Millis(until)
+    return tuple(found)

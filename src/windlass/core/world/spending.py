@@ -1,0 +1,97 @@
+"""Money in the World: a run's cost at its end, the totals of its days, budgets that warn and stop, a job's own maximum."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from windlass.core.admission.budget import WARN_AT, job_cost, newly_passed
+from windlass.core.model.calendar import Day, day_of, month_of
+from windlass.core.model.ids import JobId, Millis, TenantId
+from windlass.core.model.job import Job
+from windlass.core.model.money import Micros
+from windlass.core.model.run import Intent, Run
+from windlass.core.model.spending import BudgetMark, DayTotal, PoolTotal, Segment, total_id
+from windlass.core.model.tenant import SHARE, Budget
+from windlass.core.world.bursts import bill_burst
+from windlass.core.world.records import Table
+from windlass.core.world.world import World
+
+COST_EXCEEDED = "CostExceeded"
+BUDGET_EXCEEDED = "BudgetExceeded"
+
+
+def bill_run(world: World, run: Run, parts: Sequence[Segment], now: Millis) -> None:
+    """Part of the decision that accepts its end: onto the totals of its days, once."""
+    by_day: dict[Day, list[Segment]] = {}
+    for part in parts:
+        by_day.setdefault(part.day, []).append(part)
+    for day, those in by_day.items():
+        known = _total(world, run.tenant, day)
+        pool = known.pools.get(run.pool, PoolTotal())
+        grown = PoolTotal(
+            cost=Micros(pool.cost + sum(part.cost for part in those)),
+            burst_cost=Micros(pool.burst_cost + sum(part.cost for part in those if part.is_burst)),
+            span_ms=Millis(pool.span_ms + sum(part.span_ms for part in those)),
+        )
+        world.put(Table.TOTALS, total_id(run.tenant, day), replace(known, pools={**known.pools, run.pool: grown}))
+    if run.burst:
+        bill_burst(world, run, parts)
+    check_budget(world, run.tenant, now)
+
+
+def count_job(world: World, job: Job) -> None:
+    """Part of the decision that ends it: the month it was accepted in keeps count of it."""
+    known = _total(world, job.tenant, day_of(job.created_at))
+    world.put(Table.TOTALS, total_id(job.tenant, known.day), replace(known, jobs=known.jobs + 1))
+
+
+def check_budget(world: World, tenant: TenantId, now: Millis) -> None:
+    """Note the thresholds that were passed; at the end of a hard budget, stop what runs."""
+    owner = world.tables.tenants.get(tenant)
+    if owner is None or owner.budget is None:
+        return
+    known = world.tables.marks.get(tenant)
+    passed = newly_passed(owner.budget, known, world.tables.usage[tenant], now)
+    with world.decision(now):
+        if passed:
+            month = month_of(day_of(now))
+            before = known.passed if known is not None and known.month == month else ()
+            world.put(Table.BUDGETS, tenant, BudgetMark(tenant=tenant, month=month, passed=(*before, *passed)))
+        if owner.budget.is_hard and _is_spent(world, tenant, owner.budget, now):
+            _stop_all(world, tenant)
+
+
+def check_job_cost(world: World, key: JobId, now: Millis) -> None:
+    """Warn at nine tenths of what the job may cost; at all of it, stop its run. Its artifacts stay."""
+    job = world.tables.jobs.get(key)
+    run = world.live_run(key) if job is not None else None
+    if job is None or run is None or job.cost_max is None:
+        return
+    used = job_cost(job, run, now)
+    with world.decision(now):
+        if used >= job.cost_max and run.intent is Intent.RUN:
+            world.put(Table.RUNS, run.id, replace(run, intent=Intent.STOP, stopped_for=COST_EXCEEDED))
+        if used * SHARE >= job.cost_max * WARN_AT and not job.is_cost_warned:
+            world.put(Table.JOBS, key, replace(job, is_cost_warned=True))
+
+
+def why_stopped(job: Job, run: Run) -> str:
+    """For people."""
+    if run.stopped_for == COST_EXCEEDED:
+        return f"stopped: it may cost {job.cost_max} micro-units and has cost {job.cost}; its artifacts are kept"
+    return "stopped: its tenant's budget of this month is spent; its artifacts are kept"
+
+
+def _stop_all(world: World, tenant: TenantId) -> None:
+    running = [run for run in world.tables.runs.values() if run.tenant == tenant and not run.is_over]
+    for run in running:
+        if run.intent is Intent.RUN:
+            world.put(Table.RUNS, run.id, replace(run, intent=Intent.STOP, stopped_for=BUDGET_EXCEEDED))
+
+
+def _is_spent(world: World, tenant: TenantId, budget: Budget, now: Millis) -> bool:
+    return world.tables.usage[tenant].spent_in(month_of(day_of(now)), now) >= budget.per_month
+
+
+def _total(world: World, tenant: TenantId, day: Day) -> DayTotal:
+    return world.tables.totals.get(total_id(tenant, day)) or DayTotal(tenant=tenant, day=day)

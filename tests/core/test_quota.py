@@ -1,0 +1,269 @@
+"""Admission against a tenant's limits, at the door and before a start: each limit, each policy, with its numbers."""
+
+import pytest
+from msgspec.structs import replace
+
+from windlass.core.errors import Invalid, OverLimit
+from windlass.core.model.calendar import DAY_MS, next_day, next_month
+from windlass.core.model.facts import RunEnded, RunStarted
+from windlass.core.model.ids import Millis, NodeId, PoolId, TenantId
+from windlass.core.model.job import Job
+from windlass.core.model.money import Micros
+from windlass.core.model.node import Node
+from windlass.core.model.resources import Resources
+from windlass.core.model.run import Run, RunState
+from windlass.core.model.submission import Submission
+from windlass.core.model.tenant import Quota, QuotaPolicy, Tenant
+from windlass.core.world.expiry import expire
+from windlass.core.world.facts import observe
+from windlass.core.world.place import place
+from windlass.core.world.requests import cancel
+from windlass.core.world.submit import submit
+from windlass.core.world.world import World
+from windlass.testing.builders import GIB, a_job_id, a_node, a_submission, a_world
+
+NOW = Millis(1_800_000_000_000)
+ACME = TenantId("acme")
+OTHER = TenantId("other")
+
+
+def a_home(policy: QuotaPolicy, quota: Quota, *nodes: Node) -> World:
+    world = a_world(*(nodes or (a_node(cpu=64_000, memory=64 * GIB, gpu_ids=("g0", "g1")),)), tenants=(OTHER,))
+    world.set_tenant(Tenant(id=ACME, policy=policy, quota=quota), now=NOW)
+    return world
+
+
+def ask(world: World, now: Millis = NOW, **asked: int) -> Job:
+    return submit(world, ACME, a_submission(**asked), job=a_job_id(), now=now)[0]  # type: ignore[arg-type]
+
+
+def end(world: World, run: Run, *, now: Millis = NOW, ran_ms: int = 1000) -> None:
+    observe(world, RunStarted(run=run.id, token=run.token), now=Millis(now - ran_ms))
+    over = RunEnded(run=run.id, token=run.token, state=RunState.EXITED, exit_code=0, ran_ms=Millis(ran_ms))
+    observe(world, over, now=now)
+
+
+CPU = Quota(resources=Resources(cpu_millis=2000, memory_bytes=64 * GIB, gpus=9))
+MEMORY = Quota(resources=Resources(cpu_millis=64_000, memory_bytes=2 * GIB, gpus=9))
+GPU = Quota(resources=Resources(cpu_millis=64_000, memory_bytes=64 * GIB, gpus=1))
+
+
+@pytest.mark.parametrize(
+    ("code", "quota", "needs", "numbers"),
+    [
+        ("quota-cpu", CPU, {"cpu": 1500}, (1500, 1500, 2000)),
+        ("quota-memory", MEMORY, {"memory": 2 * GIB}, (2 * GIB, 2 * GIB, 2 * GIB)),
+        ("quota-gpu", GPU, {"gpus": 1}, (1, 1, 1)),
+        ("quota-jobs", Quota(jobs=1), {}, (1, 1, 1)),
+    ],
+)
+def test_a_full_quota_is_refused_with_its_code_and_numbers(
+    code: str, quota: Quota, needs: dict[str, int], numbers: tuple[int, int, int]
+) -> None:
+    world = a_home(QuotaPolicy.REJECT, quota)
+    ask(world, **needs)
+    before = world.number
+    with pytest.raises(OverLimit) as refused:
+        ask(world, **needs)
+    over = refused.value.limits[0]
+    assert (refused.value.code, over.code, (over.used, over.asked, over.limit)) == (code, code, numbers)
+    assert refused.value.retry_after_seconds == 60, "no run has ended yet: the default length of a run"
+    assert world.number == before
+
+
+def test_every_limit_that_is_reached_is_named() -> None:
+    world = a_home(QuotaPolicy.REJECT, Quota(resources=Resources(cpu_millis=1000, memory_bytes=GIB), jobs=1))
+    ask(world)
+    with pytest.raises(OverLimit) as refused:
+        ask(world)
+    assert [one.code for one in refused.value.limits] == ["quota-cpu", "quota-memory", "quota-jobs"]
+
+
+def test_under_reject_quota_is_held_from_acceptance_to_the_end() -> None:
+    world = a_home(QuotaPolicy.REJECT, Quota(jobs=1))
+    ask(world)
+    [run] = place(world, now=NOW)
+    with pytest.raises(OverLimit):
+        ask(world)
+    end(world, run)
+    assert ask(world).tenant == ACME
+
+
+def test_a_cancelled_job_gives_its_quota_back() -> None:
+    world = a_home(QuotaPolicy.REJECT, Quota(jobs=1))
+    cancel(world, ACME, ask(world).id, now=NOW)
+    assert ask(world).tenant == ACME
+
+
+def test_under_queue_jobs_wait_and_start_one_by_one_as_quota_comes_free() -> None:
+    world = a_home(QuotaPolicy.QUEUE, Quota(jobs=2))
+    waiting = [ask(world).id for _ in range(5)]
+    running = place(world, now=NOW)
+    started = [run.job for run in running]
+    while running:
+        assert world.tables.usage[ACME].runs == len(running) <= 2
+        end(world, running.pop(0))
+        fresh = place(world, now=NOW)
+        started += [run.job for run in fresh]
+        running += fresh
+    assert started == waiting
+
+
+def test_a_tenant_at_its_limit_holds_nobody_else_up() -> None:
+    world = a_home(QuotaPolicy.QUEUE, Quota(jobs=1))
+    for _ in range(3):
+        ask(world)
+    others = [submit(world, OTHER, a_submission(), job=a_job_id(), now=NOW)[0].id for _ in range(3)]
+    placed = [run.job for run in place(world, now=NOW)]
+    assert set(others) < set(placed)
+    assert len(placed) == 4
+    assert world.tables.queue.held(ACME)[0][0] == "quota-jobs: 1 of 1 jobs used, 1 more asked for"
+
+
+def test_under_queue_so_many_may_wait() -> None:
+    world = a_home(QuotaPolicy.QUEUE, Quota(jobs=1, queued_max=2))
+    ask(world)
+    place(world, now=NOW)
+    ask(world)
+    ask(world)
+    with pytest.raises(OverLimit) as refused:
+        ask(world)
+    assert refused.value.code == "queue-full"
+
+
+def test_what_could_never_be_held_is_refused_as_such_with_every_fault() -> None:
+    world = a_home(QuotaPolicy.QUEUE, Quota(resources=Resources(cpu_millis=1000, memory_bytes=GIB), jobs=1))
+    with pytest.raises(Invalid) as refused:
+        ask(world, cpu=2000, memory=2 * GIB, gpus=1)
+    assert refused.value.code == "exceeds-quota"
+    assert [fault.field for fault in refused.value.faults] == [
+        "spec.resources.gpu",
+        "spec.resources.cpu",
+        "spec.resources.memory",
+    ]
+
+
+def test_a_month_takes_so_many_jobs_over_or_not_and_the_next_begins_anew() -> None:
+    world = a_home(QuotaPolicy.QUEUE, Quota(jobs_per_month=2))
+    cancel(world, ACME, ask(world).id, now=NOW)
+    ask(world)
+    with pytest.raises(OverLimit) as refused:
+        ask(world)
+    over = refused.value.limits[0]
+    assert (over.code, over.used, over.limit) == ("jobs-per-month", 2, 2)
+    assert NOW + refused.value.retry_after_seconds * 1000 >= next_month(NOW)
+    assert ask(world, now=next_month(NOW)).tenant == ACME
+
+
+def test_a_day_takes_so_much_money_and_what_waits_goes_on_at_midnight() -> None:
+    world = a_home(QuotaPolicy.QUEUE, Quota(jobs=1, cost_per_day=Micros(50_000)))
+    first, second = ask(world), ask(world)
+    [run] = place(world, now=NOW)
+    assert run.job == first.id
+    later = Millis(NOW + 3_600_000)
+    end(world, run, now=later, ran_ms=3_600_000)
+    with pytest.raises(OverLimit) as refused:
+        ask(world, now=later)
+    assert refused.value.code == "cost-per-day"
+    assert refused.value.retry_after_seconds == -(-(next_day(later) - later) // 1000)
+    assert place(world, now=later) == []
+    midnight = next_day(later)
+    assert world.next_due() is not None
+    expire(world, now=midnight)
+    assert [one.job for one in place(world, now=midnight)] == [second.id]
+
+
+def test_what_runs_counts_against_the_day_before_it_ends() -> None:
+    world = a_home(QuotaPolicy.QUEUE, Quota(cost_per_day=Micros(50_000)))
+    ask(world)
+    [run] = place(world, now=NOW)
+    observe(world, RunStarted(run=run.id, token=run.token), now=NOW)
+    ask(world, now=Millis(NOW + 1_800_000))
+    with pytest.raises(OverLimit) as refused:
+        ask(world, now=Millis(NOW + 3_600_000))
+    assert refused.value.code == "cost-per-day"
+
+
+def test_a_tenant_is_on_so_many_workers_and_packs_them_before_it_waits() -> None:
+    nodes = [a_node(f"n{n}", cpu=2000) for n in range(3)]
+    world = a_home(QuotaPolicy.QUEUE, Quota(workers=1), *nodes)
+    for _ in range(3):
+        ask(world)
+    placed = place(world, now=NOW)
+    assert len({run.node for run in placed}) == 1
+    assert len(placed) == 2
+    end(world, placed[0])
+    [third] = place(world, now=NOW)
+    assert third.node == placed[0].node
+
+
+def test_room_that_another_tenant_frees_on_its_worker_is_used() -> None:
+    world = a_home(QuotaPolicy.QUEUE, Quota(workers=1), a_node("n1", cpu=2000), a_node("n2", cpu=2000))
+    ask(world)
+    [mine] = place(world, now=NOW)
+    submit(world, OTHER, a_submission(), job=a_job_id(), now=NOW)
+    [other] = place(world, now=NOW)
+    assert other.node == mine.node
+    ask(world)
+    assert place(world, now=NOW) == []
+    end(world, other)
+    [second] = place(world, now=NOW)
+    assert second.node == mine.node
+
+
+def in_pool(name: str, pool: str, cpu: int = 4000) -> Node:
+    return replace(a_node(name, cpu=cpu), pool=PoolId(pool))
+
+
+def test_a_job_runs_only_in_pools_its_tenant_may_use() -> None:
+    world = a_home(QuotaPolicy.QUEUE, Quota(pools=(PoolId("slow"),)), in_pool("n1", "fast"), in_pool("n2", "slow"))
+    for _ in range(9):
+        ask(world)
+    placed = place(world, now=NOW)
+    assert {run.node for run in placed} == {NodeId("n2")}
+    assert len(placed) == 4
+
+
+def test_what_fits_in_none_of_its_pools_is_refused_with_the_nearest_fit() -> None:
+    world = a_home(
+        QuotaPolicy.QUEUE, Quota(pools=(PoolId("slow"),)), in_pool("n1", "fast", 9000), in_pool("n2", "slow", 2000)
+    )
+    with pytest.raises(Invalid) as refused:
+        ask(world, cpu=8000)
+    assert refused.value.code == "fits-nowhere"
+    assert [fault.field for fault in refused.value.faults] == ["spec.resources.cpu"]
+    assert "n2 of pool slow" in refused.value.faults[0].message
+    denied = Submission(spec=a_submission().spec, pools=(PoolId("fast"),))
+    with pytest.raises(Invalid) as wrong_pool:
+        submit(world, ACME, denied, job=a_job_id(), now=NOW)
+    assert [fault.field for fault in wrong_pool.value.faults] == ["spec.pool"]
+
+
+def test_a_lowered_quota_stops_nothing_and_starts_nothing_until_it_is_met_again() -> None:
+    world = a_home(QuotaPolicy.QUEUE, Quota(jobs=3))
+    for _ in range(4):
+        ask(world)
+    running = place(world, now=NOW)
+    world.set_tenant(Tenant(id=ACME, quota=Quota(jobs=1)), now=NOW)
+    assert place(world, now=NOW) == []
+    end(world, running[0])
+    end(world, running[1])
+    assert place(world, now=NOW) == []
+    end(world, running[2])
+    assert len(place(world, now=NOW)) == 1
+
+
+def test_a_trial_in_the_time_to_come_leaves_no_tenant_held() -> None:
+    world = a_home(QuotaPolicy.QUEUE, Quota(cost_per_day=Micros(50_000)))
+    ask(world)
+    [run] = place(world, now=NOW)
+    observe(world, RunStarted(run=run.id, token=run.token), now=NOW)
+    waiting = ask(world)
+    with world.trial(Millis(NOW + 2 * 3_600_000)):
+        assert place(world, now=Millis(NOW + 2 * 3_600_000)) == []
+    assert [one.job for one in place(world, now=Millis(NOW + 1))] == [waiting.id]
+
+
+def test_a_day_of_the_ledger_is_a_utc_day() -> None:
+    assert next_day(Millis(DAY_MS - 1)) == DAY_MS
+    assert next_month(Millis(0)) == 31 * DAY_MS
