@@ -101,6 +101,22 @@ class Lab:
         ssh = self.ssh_node({**(environment or {}), "PATH": str(folder)})
         return LabNode(ssh, dict, folder)
 
+    def shelf(self, images: dict[str, str], more: str = "") -> LabNode:
+        """A node whose docker lists these (name → config digest) and can do nothing but what `more` adds to its `case`."""
+        listed = [{"Id": image_id, "RepoTags": [name], "Size": 1000} for name, image_id in images.items()]
+        path = self.directory / f"shelf{next(self._numbers)}.json"
+        path.write_text(json.dumps(listed))
+        return self.scripted_node(
+            {
+                "docker": f"""case "$1 $2" in
+                  version*) exit 0;;
+                  "image ls") {"; ".join(f"echo {image_id}" for image_id in images.values()) or ":"};;
+                  "image inspect") cat {path};;
+                  {more}
+                esac"""
+            }
+        )
+
     def podman_node(self) -> LabNode:
         """Podman with a store of its own, and no other runtime in sight."""
         folder = self.directory / f"podman{next(self._numbers)}"

@@ -36,7 +36,7 @@ def test_the_seeds_file_is_understood(tmp_path: Path) -> None:
     assert config.prefixes == ("registry.example.com/team/", "docker.io/library/")
     assert config.log_dir == Path("/var/log/image-sync")
     assert (config.settings.timeout_seconds, config.settings.max_parallel) == (600, 8)
-    assert config.warnings == ("BASE: no such setting; ignored",)
+    assert config.warnings == (f"BASE ({tmp_path}/image-sync.conf): no such setting; ignored",)
 
 
 def test_lists_arrays_and_numbered_keys_make_one_list_without_doubles(tmp_path: Path) -> None:
@@ -150,13 +150,19 @@ def test_nodes_may_be_names_addresses_or_ipv6() -> None:
 
 def test_values_keep_what_quotes_protect() -> None:
     values = parse_shell_file('A=\'$x `y`\'\nB="a\\"b \\$c"\nC=pre"mid"\'end\'\n', where="f", environment={})
-    assert values == {"A": "$x `y`", "B": 'a"b $c', "C": "premidend"}
+    assert values.values == {"A": "$x `y`", "B": 'a"b $c', "C": "premidend"}
+
+
+CHOSEN = {"NODES": ("a",), "PREFIXES": ("x/",)}
 
 
 @pytest.mark.parametrize("name", ["image-sync.conf", "image-sync.toml"])
-def test_the_file_of_init_is_accepted_and_names_every_setting(name: str, tmp_path: Path) -> None:
+def test_the_file_of_init_names_every_setting_and_runs_only_when_edited(name: str, tmp_path: Path) -> None:
     text = initial_settings(name.endswith(".toml"))
-    config = load_config(write(tmp_path, text, name), {}, {})
+    path = write(tmp_path, text, name)
+    with pytest.raises(ImageSyncError, match="not set: NODES, PREFIXES;"):
+        load_config(path, {}, {})
+    config = load_config(path, CHOSEN, {})
     assert config.settings == Settings()
     assert config.warnings == ()
     wanted = (setting.key if name.endswith(".conf") else setting.key.lower() for setting in SETTINGS)
@@ -167,9 +173,66 @@ def test_the_file_of_init_is_accepted_and_names_every_setting(name: str, tmp_pat
 def test_the_defaults_that_init_shows_are_the_defaults(name: str, tmp_path: Path) -> None:
     lines = initial_settings(name.endswith(".toml")).splitlines()
     text = "\n".join(line[1:] if line.startswith("#") and not line.startswith("# ") else line for line in lines)
-    config = load_config(write(tmp_path, text, name), {}, {})
+    config = load_config(write(tmp_path, text, name), CHOSEN, {})
     assert config.settings == Settings()
     assert config.warnings == ()
+
+
+MISTAKES = """
+NODES="worker-1 a;b"
+NODE2="-oProxyCommand=x"
+PREFIXES=$(id)
+TIME_OUT=60; reboot
+MAX_PARALLEL=`id`
+NODE3='open
+"""
+
+
+def test_every_mistake_is_named_at_once_with_its_place(tmp_path: Path) -> None:
+    path = write(tmp_path, MISTAKES)
+    with pytest.raises(ImageSyncError) as refused:
+        load_config(path, {"PREFIXES": ("*",)}, {})
+    lines = str(refused.value).splitlines()
+    assert lines[0] == "7 mistakes in the settings:"
+    begun = [f"{path} line {number}: " for number in (4, 5, 6, 7)]
+    begun += [
+        f"{path}: required but not set: LOG_DIR;",
+        f"{path}: not a node: 'a;b', '-oProxyCommand=x';",
+        "command line: not a prefix: '*';",
+    ]
+    assert [line.strip().startswith(begin) for line, begin in zip(lines[1:], begun, strict=True)] == [True] * 7
+
+
+def test_a_line_that_was_refused_is_not_called_missing(tmp_path: Path) -> None:
+    with pytest.raises(ImageSyncError) as refused:
+        load_config(write(tmp_path, "NODES=a\nPREFIX1=$(x)\nLOG_DIR=/l\n"), {}, {})
+    assert refused.value.code == "config.syntax"
+    assert "not set" not in str(refused.value)
+
+
+def test_a_bad_value_is_blamed_on_who_gave_it(tmp_path: Path) -> None:
+    path = write(tmp_path, "NODES=a\nPREFIXES=x/\nLOG_DIR=/l\nRETRIES=many\nTYPO=1\n")
+    config = load_config(path, {"TIME_OUT": "5", "SPEED": "high"}, {})
+    assert [warning.partition(": ")[0] for warning in config.warnings] == [
+        "TIME_OUT='5' (command line)",
+        f"RETRIES='many' ({path})",
+        f"TYPO ({path})",
+        "SPEED (command line)",
+    ]
+
+
+def test_a_relative_log_dir_begins_at_the_file_that_says_it(tmp_path: Path) -> None:
+    """cron starts in another directory than a login shell; both must find the same logs and the same lock."""
+    path = write(tmp_path, "NODES=a\nPREFIXES=x/\nLOG_DIR=logs\n")
+    assert load_config(path, {}, {}).log_dir == tmp_path / "logs"
+    elsewhere = load_config(path, {"LOG_DIR": "/other"}, {})
+    assert (elsewhere.log_dir, elsewhere.lock_dir) == (Path("/other"), tmp_path / "logs")
+
+
+@pytest.mark.parametrize("value", ["~nobody-of-that-name/x", "a\0b"])
+def test_a_log_dir_that_is_no_directory_is_a_mistake_and_no_crash(value: str) -> None:
+    with pytest.raises(ImageSyncError, match="LOG_DIR"):
+        load_config(None, {**CHOSEN, "LOG_DIR": value}, {})
 
 
 def test_a_file_that_is_not_there_says_how_to_get_one(tmp_path: Path) -> None:

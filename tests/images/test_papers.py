@@ -9,6 +9,7 @@ import pytest
 
 from windlass.images.command import images
 from windlass.images.config import load_config
+from windlass.images.lock import NAME
 from windlass.images.settings import SETTINGS
 
 ROOT = Path(__file__).parents[2]
@@ -39,6 +40,28 @@ def test_options_named_in_the_guide_exist() -> None:
         option for command in images.commands.values() for parameter in command.params for option in parameter.opts
     }
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", GUIDE)) <= known
+
+
+def test_the_guide_names_every_option_and_every_exit_code() -> None:
+    known = {
+        option
+        for command in images.commands.values()
+        for parameter in command.params
+        for option in parameter.opts
+        if option.startswith("--")
+    }
+    assert known <= set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", GUIDE))
+    codes = re.findall(r"^\| ([0-9, ]+) \|", GUIDE, re.MULTILINE)
+    assert [code.strip() for code in codes] == ["0", "1", "2", "3", "130, 143"]
+    for command in images.commands.values():
+        assert all(re.search(rf"\b{code}\b", command.help or "") for code in ("0", "1", "2", "3", "130/143"))
+
+
+def test_nothing_but_the_command_line_moves_the_lock() -> None:
+    """What the unit sets for itself alone would be another lock than the one of a login shell."""
+    assert NAME in GUIDE
+    assert "--lock-file" in GUIDE
+    assert not any("LOCK" in path.read_text() for path in EXAMPLES.iterdir())
 
 
 def test_the_crontab_line_is_one_that_cron_would_run() -> None:

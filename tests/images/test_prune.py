@@ -38,8 +38,13 @@ def test_without_yes_nothing_goes(old_images: tuple[LabNode, list[str], Path, st
     one, names, config, prefix = old_images
     done = prune("-c", config, "--keep-newest", 2)
     assert done.returncode == 0
-    assert "--yes removes" in done.stdout
-    assert done.stdout.count("would go") == 3
+    assert done.stdout.count("would go\n") == 3
+    assert "dry run: 3 names would go, 2 names kept, up to" in done.stdout
+    assert "--yes removes them" in done.stdout
+    log = "".join(path.read_text() for path in (config.parent / "logs").glob("image-sync-*.log"))
+    assert "PRUNE STARTED (dry run): 1 node, " in log
+    assert log.count(": would go") == 3
+    assert "PRUNE COMPLETE (dry run): exit 0, dry run: 3 names would go" in log
     assert set(in_prefix(one, prefix)) == set(names)
 
 
@@ -81,6 +86,7 @@ def test_a_protect_file_that_cannot_be_read_stops_everything(
         done = prune("-c", config, "--keep-newest", 0, "--set", f"PROTECT_FILE={path}", "--yes")
         assert done.returncode == 1
         assert "protect." in done.stderr
+        assert text or "leave it empty), or unset PROTECT_FILE" in done.stderr
     assert set(in_prefix(one, prefix)) == set(names)
 
 
@@ -96,7 +102,9 @@ def test_on_cri_an_image_goes_with_all_its_names_or_not_at_all(lab: Lab, tmp_pat
     config = lab.config_file(tmp_path / "p.conf", [daemon], prefix, tmp_path / "logs")
     done = prune("-c", config, "--keep-newest", 1, "--yes", "--json")
     assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert sorted(entry["name"] for entry in report["removed"]) == sorted(names[:2])
     # web:old is the only image of its repository; app:old is the same image and would drag it along.
     assert set(in_prefix(daemon, prefix)) == {names[2], *twins}
-    reasons = {kept["image"]: kept["reason"] for kept in json.loads(done.stdout)["kept"]}
+    reasons = {kept["image"]: kept["reason"] for kept in report["kept"]}
     assert reasons[twins[0]] == "another name of the same image stays"

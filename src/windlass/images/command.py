@@ -24,14 +24,19 @@ def _shared(command: Any) -> Any:
         click.option("--runtime", help="auto, all, or some of crictl docker ctr podman."),
         click.option("--log-level", help="DEBUG, INFO, WARNING or ERROR."),
         click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other setting."),
-        click.option("--lock-file", type=click.Path(path_type=Path, dir_okay=False), help="Another lock file."),
+        click.option(
+            "--lock-file", type=click.Path(path_type=Path, dir_okay=False), help="Instead of LOG_DIR/image-sync.lock."
+        ),
     )
     for option in reversed(options):
         command = option(command)
     return command
 
 
-@click.command("image-sync")
+_HELP = {"help_option_names": ["-h", "--help"]}
+
+
+@click.command("image-sync", context_settings=_HELP)
 @_shared
 @click.option(
     "--init", "init_path", is_flag=False, flag_value="image-sync.conf", help="Write a commented settings file."
@@ -45,7 +50,8 @@ def _shared(command: Any) -> Any:
 def image_sync(**options: Any) -> None:
     """Make the images whose names begin with a prefix equal on every node, by digest.
 
-    Exit: 0 all equal, 1 could not run, 3 something is missing or a node was unusable, 130/143 after a signal.
+    Exit: 0 all equal (or a dry run that reached every node), 1 could not run, 2 wrong usage of the command line,
+    3 something is missing or a node was unusable, 130/143 after a signal.
     """
     from windlass.images import verbs
 
@@ -69,7 +75,7 @@ def image_sync(**options: Any) -> None:
     )
 
 
-@click.group("images")
+@click.group("images", context_settings=_HELP)
 def images() -> None:
     """Keep images equal on every node over ssh; no server needed."""
 
@@ -80,10 +86,14 @@ images.add_command(image_sync, "sync")
 @images.command()
 @_shared
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
-@click.option("--csv", "as_csv", is_flag=True, help="As CSV, a line for each image on each node.")
-@click.option("--exit-code", "is_strict", is_flag=True, help="Exit 3 when the nodes differ.")
+@click.option("--csv", "as_csv", is_flag=True, help="As CSV: image, node, state, size, id.")
+@click.option("--exit-code", "is_strict", is_flag=True, help="Exit 3 also when the nodes differ.")
 def status(**options: Any) -> None:
-    """The node × image matrix: present, missing, different, size."""
+    """The node × image matrix: present, missing, different, size. Takes no lock and writes nothing.
+
+    Exit: 0 every node answered (with --exit-code: and all are equal), 1 could not run, 2 wrong usage, 3 a node did not
+    answer (with --exit-code: or the nodes differ), 130/143 after a signal.
+    """
     from windlass.images import verbs
 
     shape = "json" if options["as_json"] else "csv" if options["as_csv"] else "text"
@@ -97,7 +107,11 @@ def status(**options: Any) -> None:
 @click.option("--protect", multiple=True, metavar="IMAGE", help="A name that stays, besides PROTECT_FILE.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def prune(**options: Any) -> None:
-    """Remove images that no rule keeps: in use, newest, protected, young. A dry run unless --yes."""
+    """Remove images that no rule keeps: in use, newest, protected, young. A dry run unless --yes.
+
+    Exit: 0 done, or said what would go, 1 could not run, 2 wrong usage, 3 a removal failed or a node was unusable,
+    130/143 after a signal.
+    """
     from windlass.images import verbs
 
     overrides = _overrides(options)
@@ -114,7 +128,11 @@ def prune(**options: Any) -> None:
 @click.option("--to", "targets", multiple=True, metavar="NODE", help="Nodes that receive; else all that lack it.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def copy(**options: Any) -> None:
-    """Copy IMAGE between nodes, without a registry; only missing layers travel where the runtimes allow."""
+    """Copy IMAGE between nodes, without a registry; only missing layers travel where the runtimes allow.
+
+    Exit: 0 it is on all that were asked for, 1 could not run, 2 wrong usage, 3 some did not get it or a node was
+    unusable, 130/143 after a signal.
+    """
     from windlass.images import verbs
 
     invocation = _invocation(options, _overrides(options))
@@ -131,7 +149,7 @@ def copy(**options: Any) -> None:
 
 def _overrides(options: dict[str, Any]) -> dict[str, Any]:
     given = {key: options.get(key.lower()) for key in _OVERRIDES}
-    chosen = {key: value for key, value in given.items() if value}
+    chosen = {key: value for key, value in given.items() if value not in (None, ())}
     for pair in options["settings"]:
         key, equals, value = pair.partition("=")
         if not equals:

@@ -1,7 +1,7 @@
 """The settings of a run: from the seed's shell-style file or from TOML, then overridden by the command line.
 
-Every missing required key is named at once (exit 1); a bad optional value is a warning and its default (I1).
-`SETTINGS` is the one list of keys: the reader, `--init` and the guide are made from it.
+Whatever is missing or wrong is named at once, each with where it stands (exit 1); a bad optional value is a warning and
+its default (I1). `SETTINGS` is the one list of keys: the reader, `--init` and the guide are made from it.
 """
 
 import ipaddress
@@ -13,9 +13,9 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from windlass.images.errors import ImageSyncError
+from windlass.images.errors import ImageSyncError, Mistakes
 from windlass.images.settings import RUNTIMES, SETTINGS, Setting, Settings
-from windlass.images.shellfile import SIZE_MAX, Value, parse_shell_file
+from windlass.images.shellfile import SIZE_MAX, Parsed, Value, parse_shell_file
 from windlass.images.text import clean
 
 _NODE: Final = re.compile(
@@ -27,6 +27,7 @@ _NODE: Final = re.compile(
 _PREFIX: Final = re.compile(r"[A-Za-z0-9\[][A-Za-z0-9._/:@\[\]-]{0,254}", re.ASCII)
 _NUMBERED: Final = re.compile(r"(NODE|PREFIX)([0-9]{1,4})", re.ASCII)
 _SPLIT: Final = re.compile(r"[\s,]+")
+_REQUIRED: Final = ("NODES", "PREFIXES", "LOG_DIR")
 _T = TypeVar("_T")
 
 
@@ -44,33 +45,34 @@ class Config(Struct, frozen=True, kw_only=True):
     prefixes: tuple[str, ...]
     log_dir: Path
     settings: Settings
+    lock_dir: Path | None = None
+    """The file's LOG_DIR, also when the command line names another: an override must not open a second door."""
     warnings: tuple[str, ...] = ()
 
 
 def load_config(path: Path | None, overrides: Mapping[str, Value], environment: Mapping[str, str]) -> Config:
-    """Read, override, check. Raises with everything that is missing, not with the first thing."""
-    values = _read_file(path, environment) if path else {}
-    values = {key: value for key, value in values.items() if not _is_overridden(key, overrides)} | dict(overrides)
-    where = str(path) if path else "command line"
-    nodes = _numbered(values, "NODE", "NODES")
-    prefixes = _numbered(values, "PREFIX", "PREFIXES")
-    log_dir = _text(values.get("LOG_DIR", ""))
-    missing = [key for key, value in (("NODES", nodes), ("PREFIXES", prefixes), ("LOG_DIR", log_dir)) if not value]
+    """Read, override, check. Raises with everything that is wrong, not with the first thing."""
+    read = _read_file(path, environment) if path else Parsed()
+    sources = _Sources(path, read, overrides)
+    mistakes = list(read.mistakes)
+    missing = sources.missing()
     if missing:
-        raise ImageSyncError(
-            "config.missing",
-            f"required but not set: {', '.join(missing)}",
-            where=where,
-            expected="NODES (or NODE1, NODE2 …), PREFIXES (or PREFIX1 …) and LOG_DIR",
-            next_step="image-sync --init writes a commented file to start from",
-        )
-    settings, warnings = _optional(values)
+        mistakes.append(_missing(missing, path))
+    nodes = sources.entries("NODE", "NODES", parse_address, "a node", "[user@]host[:port]", mistakes)
+    prefixes = sources.entries(
+        "PREFIX", "PREFIXES", _prefix, "a prefix", "the literal beginning of an image name", mistakes
+    )
+    log_dir, lock_dir = sources.directories(mistakes)
+    if mistakes:
+        raise mistakes[0] if len(mistakes) == 1 else Mistakes(mistakes)
+    settings, warnings = sources.optional()
     return Config(
-        nodes=_addresses(nodes, where),
-        prefixes=_checked_prefixes(prefixes, where),
-        log_dir=Path(log_dir).expanduser(),
+        nodes=nodes,
+        prefixes=prefixes,
+        log_dir=log_dir,
+        lock_dir=lock_dir,
         settings=settings,
-        warnings=(*warnings, *_unknown(values)),
+        warnings=(*warnings, *sources.unknown()),
     )
 
 
@@ -85,7 +87,7 @@ def parse_address(text: str) -> Address:
     return Address(name=text, host=host, user=match[1], port=int(match[3]) if match[3] else None)
 
 
-def _read_file(path: Path, environment: Mapping[str, str]) -> dict[str, Value]:
+def _read_file(path: Path, environment: Mapping[str, str]) -> Parsed:
     try:
         if path.stat().st_size > SIZE_MAX:
             raise ImageSyncError("config.unreadable", "larger than 1 MiB", where=str(path))
@@ -99,13 +101,14 @@ def _read_file(path: Path, environment: Mapping[str, str]) -> dict[str, Value]:
     return parse_shell_file(text, where=str(path), environment=environment)
 
 
-def _read_toml(text: str, where: str) -> dict[str, Value]:
+def _read_toml(text: str, where: str) -> Parsed:
     """The same keys in lower or upper case; lists are lists."""
     try:
         document = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ImageSyncError("config.syntax", clean(str(error)), where=where, expected="TOML") from error
     values: dict[str, Value] = {}
+    mistakes: list[ImageSyncError] = []
     for key, value in document.items():
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
             values[key.upper()] = tuple(value)
@@ -115,24 +118,111 @@ def _read_toml(text: str, where: str) -> dict[str, Value]:
             values[key.upper()] = str(value)
         else:
             what = f"{clean(key, 60)} is neither text, a number, true/false nor a list of texts"
-            raise ImageSyncError("config.syntax", what, where=where)
-    return values
+            mistakes.append(ImageSyncError("config.syntax", what, where=where))
+    refused = frozenset(key.upper() for key in document) - values.keys()
+    return Parsed(values=values, mistakes=tuple(mistakes), refused=refused)
 
 
-def _is_overridden(key: str, overrides: Mapping[str, Value]) -> bool:
+class _Sources:
+    """The file's values under the command line's, each with where it stands."""
+
+    def __init__(self, path: Path | None, read: Parsed, overrides: Mapping[str, Value]) -> None:
+        self._path = path
+        self._file = read.values
+        self._refused = read.refused
+        self._overrides = overrides
+        kept = {key: value for key, value in read.values.items() if _plural(key) not in overrides}
+        self._values = kept | dict(overrides)
+
+    def missing(self) -> list[str]:
+        there = {_plural(key) for key, value in self._values.items() if any(_words(value))}
+        there |= {_plural(key) for key in self._refused}
+        return [key for key in _REQUIRED if key not in there]
+
+    def entries(
+        self,
+        single: str,
+        plural: str,
+        read: Callable[[str], _T],
+        noun: str,
+        expected: str,
+        mistakes: list[ImageSyncError],
+    ) -> tuple[_T, ...]:
+        """NODES, then NODE1, NODE2 … by number; doubles go. What cannot be read is added to `mistakes`, by its source."""
+        good: dict[str, _T] = {}
+        bad: dict[str, list[str]] = {}
+        for key in self._keys(single, plural):
+            for text in _words(self._values[key]):
+                try:
+                    good.setdefault(text, read(text))
+                except ValueError:
+                    bad.setdefault(self._where(key), []).append(repr(clean(text, 80)))
+        for where, texts in bad.items():
+            what = f"not {noun}: {', '.join(dict.fromkeys(texts))}"
+            mistakes.append(ImageSyncError("config.invalid", what, where=where, expected=expected))
+        return tuple(good.values())
+
+    def directories(self, mistakes: list[ImageSyncError]) -> tuple[Path, Path]:
+        """Where to log, and where to lock. A relative one in the file begins at the file: cron starts elsewhere."""
+        base = self._path.parent if self._path else Path()
+        try:
+            shared = base / Path(_text(self._file.get("LOG_DIR", ""))).expanduser()
+            chosen = _text(self._overrides.get("LOG_DIR", ""))
+            log_dir = Path(chosen).expanduser() if chosen else shared
+            if "\0" in f"{log_dir}{shared}":
+                raise ValueError("a zero byte")
+        except (RuntimeError, ValueError) as error:
+            what = f"LOG_DIR: {clean(str(error))}"
+            mistakes.append(
+                ImageSyncError("config.invalid", what, where=self._where("LOG_DIR"), expected="a directory")
+            )
+            return base, base
+        return log_dir, shared if self._file.get("LOG_DIR") else log_dir
+
+    def optional(self) -> tuple[Settings, list[str]]:
+        chosen: dict[str, object] = {}
+        warnings: list[str] = []
+        for setting in SETTINGS:
+            if setting.key not in self._values:
+                continue
+            raw = _text(self._values[setting.key])
+            try:
+                chosen[setting.field] = setting.read(raw)
+            except ValueError as error:
+                where = self._where(setting.key)
+                default = setting.default or "none"
+                warnings.append(f"{setting.key}={clean(raw, 60)!r} ({where}): {error}; using the default {default}")
+        return Settings(**chosen), warnings  # type: ignore[arg-type]  # each `read` returns its field's type
+
+    def unknown(self) -> list[str]:
+        known = {setting.key for setting in SETTINGS} | set(_REQUIRED)
+        strange = [key for key in self._values if key not in known and not _NUMBERED.fullmatch(key)]
+        return [f"{clean(key, 60)} ({self._where(key)}): no such setting; ignored" for key in strange]
+
+    def _keys(self, single: str, plural: str) -> list[str]:
+        numbered = [
+            (int(match[2]), key) for key in self._values if (match := _NUMBERED.fullmatch(key)) and match[1] == single
+        ]
+        return [*([plural] if plural in self._values else []), *(key for _, key in sorted(numbered))]
+
+    def _where(self, key: str) -> str:
+        return str(self._path) if self._path and key not in self._overrides else "command line"
+
+
+def _missing(keys: Sequence[str], path: Path | None) -> ImageSyncError:
+    return ImageSyncError(
+        "config.missing",
+        f"required but not set: {', '.join(keys)}",
+        where=str(path) if path else "command line (no settings file was found)",
+        expected="NODES (or NODE1, NODE2 …), PREFIXES (or PREFIX1 …) and LOG_DIR",
+        next_step=f"{'Set them there; ' if path else ''}image-sync --init FILE writes a commented file to start from",
+    )
+
+
+def _plural(key: str) -> str:
     """`--node` replaces NODE1, NODE2 … too."""
     match = _NUMBERED.fullmatch(key)
-    plural = {"NODE": "NODES", "PREFIX": "PREFIXES"}[match[1]] if match else key
-    return plural in overrides
-
-
-def _numbered(values: Mapping[str, Value], single: str, plural: str) -> tuple[str, ...]:
-    """NODES, then NODE1, NODE2 … by number; doubles go."""
-    found = list(_words(values.get(plural, ())))
-    numbered = [(int(match[2]), key) for key in values if (match := _NUMBERED.fullmatch(key)) and match[1] == single]
-    for _, key in sorted(numbered):
-        found += _words(values[key])
-    return tuple(dict.fromkeys(found))
+    return {"NODE": "NODES", "PREFIX": "PREFIXES"}[match[1]] if match else key
 
 
 def _words(value: Value) -> tuple[str, ...]:
@@ -145,51 +235,10 @@ def _text(value: Value) -> str:
     return " ".join(value) if isinstance(value, tuple) else value
 
 
-def _addresses(nodes: Sequence[str], where: str) -> tuple[Address, ...]:
-    return tuple(_each(nodes, parse_address, "a node", "[user@]host[:port]", where))
-
-
-def _checked_prefixes(prefixes: Sequence[str], where: str) -> tuple[str, ...]:
-    return tuple(_each(prefixes, _prefix, "a prefix", "the literal beginning of an image name", where))
-
-
 def _prefix(text: str) -> str:
     if not _PREFIX.fullmatch(text):
         raise ValueError("not the beginning of an image name")
     return text
-
-
-def _each(texts: Sequence[str], read: Callable[[str], _T], noun: str, expected: str, where: str) -> list[_T]:
-    read_ones: list[_T] = []
-    bad: list[str] = []
-    for text in texts:
-        try:
-            read_ones.append(read(text))
-        except ValueError:
-            bad.append(repr(clean(text, 80)))
-    if bad:
-        raise ImageSyncError("config.invalid", f"not {noun}: {', '.join(bad)}", where=where, expected=expected)
-    return read_ones
-
-
-def _optional(values: Mapping[str, Value]) -> tuple[Settings, list[str]]:
-    chosen: dict[str, object] = {}
-    warnings: list[str] = []
-    for setting in SETTINGS:
-        if setting.key not in values:
-            continue
-        raw = _text(values[setting.key])
-        try:
-            chosen[setting.field] = setting.read(raw)
-        except ValueError as error:
-            warnings.append(f"{setting.key}={clean(raw, 60)!r}: {error}; using the default {setting.default}")
-    return Settings(**chosen), warnings  # type: ignore[arg-type]  # each `read` returns its field's type
-
-
-def _unknown(values: Mapping[str, Value]) -> list[str]:
-    known = {setting.key for setting in SETTINGS} | {"NODES", "PREFIXES", "LOG_DIR"}
-    strange = [key for key in values if key not in known and not _NUMBERED.fullmatch(key)]
-    return [f"{clean(key, 60)}: no such setting; ignored" for key in strange]
 
 
 __all__ = ["RUNTIMES", "Address", "Config", "Setting", "Settings", "load_config", "parse_address"]

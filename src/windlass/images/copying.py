@@ -9,12 +9,13 @@ from windlass.core.distribution import CellState, Comparison, Reference, Want, c
 from windlass.images.config import Config
 from windlass.images.errors import ImageSyncError
 from windlass.images.guard import DiskGuard
+from windlass.images.journal import log_results
 from windlass.images.logs import DayLogs
 from windlass.images.nodes import Crew, open_crew, take_inventories
 from windlass.images.peers import copy_from_peers
 from windlass.images.progress import Progress
 from windlass.images.pulls import Tools
-from windlass.images.report import Outcome, Report, Traffic
+from windlass.images.report import Report, Result, Traffic
 
 
 class CopyOrder(Struct, frozen=True, kw_only=True):
@@ -44,17 +45,18 @@ async def copy_image(
         wants = _wants(before, order)
         rows = {row.name: row for row in before.rows}
         settled = order.source is not None
-        results = await copy_from_peers(crew.nodes, inventories, wants, rows, tools, is_settled=settled)
+        results: list[Result] = []
+        try:
+            await copy_from_peers(crew.nodes, inventories, wants, rows, tools, results, is_settled=settled)
+        finally:
+            # Also when it is broken off: what has arrived has its line.
+            log_results(logs, results, {**crew.faults, **faults}, {})
         seen, _ = await take_inventories(crew)
         after = compare(tuple(seen.values()), (str(order.name),), source=order.source)
-    for result in results:
-        if result.outcome is Outcome.SUCCESS:
-            logs.succeeded(result.node, result.name)
-        else:
-            logs.failed(result.node, result.name, result.words)
     asked = _restricted(after, order)
     return Report(
-        nodes={name: node.runtime.kind for name, node in crew.nodes.items()},
+        nodes={name: node.runtime.kind for name, node in crew.nodes.items() if name not in faults},
+        order=crew.order,
         faults={**crew.faults, **faults},
         refused={},
         before=before,

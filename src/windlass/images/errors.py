@@ -1,5 +1,7 @@
 """How image-sync says no: what happened, where, what was expected, what to do next, each under a stable code."""
 
+from collections.abc import Sequence
+
 
 class ImageSyncError(Exception):
     """The run cannot go on (exit 1)."""
@@ -17,6 +19,17 @@ class ImageSyncError(Exception):
         expected = f"; expected {self.expected}" if self.expected else ""
         step = f". {self.next_step}" if self.next_step else ""
         return f"{place}{self.what}{expected}{step} [{self.code}]"
+
+
+class Mistakes(ImageSyncError):
+    """Several at once, each named; the code is the first one's."""
+
+    def __init__(self, errors: Sequence[ImageSyncError]) -> None:
+        super().__init__(errors[0].code, f"{len(errors)} mistakes in the settings", where=errors[0].where)
+        self.errors = tuple(errors)
+
+    def __str__(self) -> str:
+        return "\n  ".join((f"{self.what}:", *map(str, self.errors)))
 
 
 class NodeError(ImageSyncError):

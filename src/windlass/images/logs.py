@@ -6,13 +6,13 @@ one line that says so; further lines go to stderr and are counted in the summary
 
 import os
 import re
-import stat
 from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
 from windlass.images.errors import ImageSyncError
+from windlass.images.files import open_shared
 from windlass.images.text import clean, show_size
 
 MAIN: Final = "image-sync"
@@ -114,19 +114,19 @@ class DayLogs:
         for entry in os.scandir(self._directory):
             match = _OURS.fullmatch(entry.name)
             if match and entry.is_file(follow_symlinks=False) and _is_before(match[1], oldest):
-                os.unlink(entry.path)
-                self.debug(f"removed {entry.name}: older than {self._retention_days} days")
+                try:
+                    os.unlink(entry.path)
+                except OSError as error:
+                    self.warning(f"{entry.name} is past its retention and stays: {error.strerror}")
+                else:
+                    self.debug(f"removed {entry.name}: older than {self._retention_days} days")
 
 
 class _DayFile:
     def __init__(self, path: Path, day: date, max_bytes: int, now: Callable[[], datetime]) -> None:
         self.day = day
-        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
-        found = os.fstat(self._fd)
-        if not stat.S_ISREG(found.st_mode):
-            os.close(self._fd)
-            raise OSError(0, "a log file that is no regular file", str(path))
-        self._size = found.st_size
+        self._fd = open_shared(path, os.O_WRONLY | os.O_APPEND, mode=0o640)
+        self._size = os.fstat(self._fd).st_size
         self._max_bytes = max_bytes
         self._now = now
         self._said_full = False

@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Final
 
 import anyio
@@ -53,6 +53,8 @@ class Crew(Struct, frozen=True, kw_only=True):
     nodes: Mapping[str, Node]
     faults: Mapping[str, ImageSyncError]
     """Nodes that cannot take part, and why."""
+    order: tuple[str, ...] = ()
+    """All of them as the settings list them, not as they answered: reports read alike every time."""
 
 
 @contextlib.asynccontextmanager
@@ -71,9 +73,9 @@ async def open_crew(config: Config) -> AsyncIterator[Crew]:
         async with task_group() as tasks:
             for address in config.nodes:
                 tasks.start_soon(join, address)
-        # In the order of the configuration, not of arrival: reports read alike every time.
         nodes = {node.name: node for address in config.nodes for node in found.get(address.name, ())}
-        yield Crew(nodes=nodes, faults=faults)
+        ordered = {address.name: faults[address.name] for address in config.nodes if address.name in faults}
+        yield Crew(nodes=nodes, faults=ordered, order=_order(config.nodes, found))
     finally:
         with anyio.move_on_after(5, shield=True):
             async with task_group() as tasks:
@@ -96,6 +98,11 @@ async def take_inventories(crew: Crew) -> tuple[dict[str, Inventory], dict[str, 
         for node in crew.nodes.values():
             tasks.start_soon(ask, node)
     return {name: inventories[name] for name in crew.nodes if name in inventories}, faults
+
+
+def _order(addresses: Sequence[Address], found: Mapping[str, Sequence[Node]]) -> tuple[str, ...]:
+    names = ([node.name for node in found.get(address.name, ())] or [address.name] for address in addresses)
+    return tuple(name for some in names for name in some)
 
 
 async def _join(shell: Shell, settings: Settings) -> tuple[Node, ...]:

@@ -15,7 +15,7 @@ from windlass.images.errors import NodeError
 from windlass.images.exports import naming
 from windlass.images.nodes import Node
 from windlass.images.pulls import Cause, Tools, cause_of
-from windlass.images.report import Outcome, Result
+from windlass.images.report import Outcome, Result, Way
 from windlass.images.tasks import task_group
 from windlass.images.text import show_size
 from windlass.images.transfer import Delivery, Parcel, Transfer
@@ -32,20 +32,30 @@ def is_worth_a_copy(want: Want, result: Result) -> bool:
     return cause_of(result.detail) is not Cause.DENIED
 
 
+def planned_way(want: Want, row: Row, nodes: Mapping[str, Node], *, is_settled: bool) -> Way:
+    """Who could send it, for a dry run. Nobody sends a moved tag before somebody says which version counts."""
+    if want.has_moved and not is_settled:
+        return Way(via="peers")
+    platform = nodes[want.node].platform
+    holders = (row.versions[0][1]) if row.versions else ()
+    return Way(via="peers", senders=tuple(name for name in holders if nodes[name].platform == platform))
+
+
 async def copy_from_peers(
     nodes: Mapping[str, Node],
     inventories: dict[str, Inventory],
     wants: Sequence[Want],
     rows: Mapping[Reference, Row],
     tools: Tools,
+    results: list[Result],
     *,
     is_settled: bool = False,
-) -> list[Result]:
-    """Every want gets exactly one result. `inventories` grows with what arrives, so later sends know of it.
+) -> None:
+    """Every want gets exactly one result, added as it comes. `inventories` grows with what arrives: later sends know of it.
 
     `is_settled`: somebody said which version of a moved tag counts; else none is copied.
     """
-    results = [] if is_settled else [_moved(want, rows[want.name]) for want in wants if want.has_moved]
+    results += [] if is_settled else [_moved(want, rows[want.name]) for want in wants if want.has_moved]
     wants = [want for want in wants if is_settled or not want.has_moved]
     for name in nodes:
         if mine := [want for want in wants if want.node == name]:
@@ -54,11 +64,10 @@ async def copy_from_peers(
     for want in wants:
         by_image[want.image_id].append(want)
     lines = {name: anyio.Semaphore(tools.settings.max_parallel) for name in nodes}
-    spreads = [_Spread(nodes, inventories, group, rows, tools, lines) for group in by_image.values()]
+    spreads = [_Spread(nodes, inventories, group, rows, tools, lines, results) for group in by_image.values()]
     async with task_group() as tasks:
         for family in _families(spreads):
             tasks.start_soon(_one_by_one, family)
-    return results + [result for spread in spreads for result in spread.results]
 
 
 def _moved(want: Want, row: Row) -> Result:
@@ -93,6 +102,7 @@ class _Spread:
         rows: Mapping[Reference, Row],
         tools: Tools,
         lines: Mapping[str, anyio.Semaphore],
+        results: list[Result],
     ) -> None:
         self._nodes = nodes
         self._inventories = inventories
@@ -104,8 +114,10 @@ class _Spread:
         self._image = self._rows[0].content()
         self._transfer = Transfer(nodes, inventories, tools)
         self._settled: set[str] = set()
+        self._results = results
+        self._counted: set[str] = set()
+        """Nodes whose bytes stand in a result: they are those of the image, not of each of its names."""
         self.size = max(row.size for row in self._rows)
-        self.results: list[Result] = []
 
     @property
     def lowest_layer(self) -> str:
@@ -201,8 +213,6 @@ class _Spread:
         for want in self._wants:
             if want.node not in names or want.node in self._settled:
                 continue
-            # The bytes are those of the image, not of each of its names.
-            is_first = not any(result.node == want.node for result in self.results)
             result = Result(
                 node=want.node,
                 name=str(want.name),
@@ -211,9 +221,10 @@ class _Spread:
                 detail=delivery.detail,
                 via=via,
                 seconds=now - (now if started is None else started),
-                moved_bytes=delivery.received_bytes if is_first else 0,
+                moved_bytes=0 if want.node in self._counted else delivery.received_bytes,
             )
-            self.results.append(result)
+            self._counted.add(want.node)
+            self._results.append(result)
             self._tools.progress.done(want.node, want.size, ok=result.outcome is Outcome.SUCCESS)
         self._settled.update(names)
 

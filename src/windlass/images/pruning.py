@@ -1,5 +1,6 @@
 """`prune`: removes what no rule keeps, node by node. A dry run unless told otherwise; nothing is ever forced."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,11 @@ from windlass.images.config import Config
 from windlass.images.errors import ImageSyncError, NodeError
 from windlass.images.logs import DayLogs
 from windlass.images.nodes import Node, open_crew
-from windlass.images.render import align
+from windlass.images.render import align, unmatched_warnings
 from windlass.images.report import EXIT_INCOMPLETE, EXIT_OK
+from windlass.images.ssh import Finished
 from windlass.images.tasks import task_group
-from windlass.images.text import clean, show_size
+from windlass.images.text import clean, count, show_size
 
 _PROTECT_MAX = 16 << 20
 
@@ -40,12 +42,20 @@ class Removed(Struct, frozen=True, kw_only=True):
     """None in a dry run."""
     detail: str = ""
 
+    @property
+    def words(self) -> str:
+        if self.exit is None:
+            return "would go"
+        return "removed" if self.exit == 0 else f"failed (exit {self.exit}): {self.detail}"
+
 
 class PruneReport(Struct, frozen=True, kw_only=True):
     plans: Mapping[str, PrunePlan]
     removed: tuple[Removed, ...]
     faults: Mapping[str, ImageSyncError]
     is_real: bool
+    unmatched: tuple[str, ...] = ()
+    """Prefixes that begin no image on any node that answered."""
 
     @property
     def exit_code(self) -> int:
@@ -61,19 +71,28 @@ class PruneReport(Struct, frozen=True, kw_only=True):
                 for node, plan in self.plans.items()
                 for kept in plan.kept
             ],
+            "unmatched_prefixes": list(self.unmatched),
             "faults": {node: str(fault) for node, fault in self.faults.items()},
         }
 
     def as_text(self) -> str:
         rows: list[Sequence[str]] = [("NODE", "IMAGE", "SIZE", "")]
-        for entry in self.removed:
-            end = "would go" if entry.exit is None else "removed" if entry.exit == 0 else f"failed: {entry.detail}"
-            rows.append((entry.node, entry.name, show_size(entry.size), end))
+        rows += [(entry.node, entry.name, show_size(entry.size), entry.words) for entry in self.removed]
         for node, plan in self.plans.items():
             rows += [(node, str(kept.name), "", f"stays: {kept.reason}") for kept in plan.kept]
-        freed = show_size(sum(entry.size for entry in self.removed if not entry.exit))
-        verdict = f"up to {freed} freed" if self.is_real else f"up to {freed} to free; --yes removes"
-        return "\n".join([*align(rows), *(str(fault) for fault in self.faults.values()), verdict])
+        lines = [*align(rows), *map(str, self.faults.values()), *unmatched_warnings(self.unmatched), self.verdict()]
+        return "\n".join(lines)
+
+    def verdict(self) -> str:
+        """The counts, for the end of the text and of the log. Names are counted: an image may have several."""
+        gone = [entry for entry in self.removed if not entry.exit]
+        failed = len(self.removed) - len(gone)
+        stay = count(sum(len(plan.kept) for plan in self.plans.values()), "name") + " kept"
+        freed = f"up to {show_size(sum(entry.size for entry in gone))}"
+        if not self.is_real:
+            hint = "; --yes removes them" if gone else ""
+            return f"dry run: {count(len(gone), 'name')} would go, {stay}, {freed} to free{hint}"
+        return f"{count(len(gone), 'name')} removed, {count(failed, 'removal')} failed, {stay}, {freed} freed"
 
 
 def read_protected(path: str, names: Sequence[str]) -> dict[Reference, str]:
@@ -95,27 +114,53 @@ def read_protected(path: str, names: Sequence[str]) -> dict[Reference, str]:
 async def prune_nodes(
     config: Config, logs: DayLogs, protected: Mapping[Reference, str], *, is_real: bool, now: int
 ) -> PruneReport:
+    dry = "" if is_real else " (dry run)"
+    logs.info(
+        f"PRUNE STARTED{dry}: {count(len(config.nodes), 'node')}, prefixes {' '.join(config.prefixes)}", always=True
+    )
     plans: dict[str, PrunePlan] = {}
-    removed: list[Removed] = []
+    removed: dict[str, list[Removed]] = defaultdict(list)
     async with open_crew(config) as crew:
         faults = dict(crew.faults)
 
         async def prune(node: Node) -> None:
             try:
-                plan = await _plan(node, config, protected, now)
-                plans[node.name] = plan
-                for removal in plan.removals:
-                    removed.extend(await _remove(node, removal, is_real=is_real))
+                plans[node.name] = await _plan(node, config, protected, now)
+                for removal in plans[node.name].removals:
+                    for entry in await _remove(node, removal, is_real=is_real):
+                        # At once, not at the end: a run that is broken off has said what it removed.
+                        _log(logs, entry)
+                        removed[node.name].append(entry)
             except NodeError as error:
                 faults[node.name] = error
 
         async with task_group() as tasks:
             for node in crew.nodes.values():
                 tasks.start_soon(prune, node)
-    for entry in removed:
-        end = "would be removed" if entry.exit is None else f"removal exit {entry.exit} {entry.detail}".rstrip()
-        logs.info(f"PRUNE {entry.node} {entry.name}: {end}")
-    return PruneReport(plans=plans, removed=tuple(removed), faults=faults, is_real=is_real)
+    report = PruneReport(
+        plans={name: plans[name] for name in crew.order if name in plans},
+        removed=tuple(entry for name in crew.order for entry in removed[name]),
+        faults={name: faults[name] for name in crew.order if name in faults},
+        is_real=is_real,
+        unmatched=_unmatched(tuple(plans.values()), config.prefixes),
+    )
+    for line in unmatched_warnings(report.unmatched):
+        logs.warning(line.removeprefix("warning: "))
+    for fault in report.faults.values():
+        logs.error(str(fault))
+    logs.info(f"PRUNE COMPLETE{dry}: exit {report.exit_code}, {report.verdict()}", always=True)
+    return report
+
+
+def _unmatched(plans: Sequence[PrunePlan], prefixes: Sequence[str]) -> tuple[str, ...]:
+    names = {kept.name for plan in plans for kept in plan.kept}
+    names |= {name for plan in plans for removal in plan.removals for name in removal.names}
+    return tuple(prefix for prefix in prefixes if not any(in_scope(name, (prefix,)) for name in names))
+
+
+def _log(logs: DayLogs, entry: Removed) -> None:
+    level = logs.warning if entry.exit else logs.info
+    level(f"PRUNE {entry.node} {entry.name}: {entry.words}")
 
 
 async def _plan(node: Node, config: Config, protected: Mapping[Reference, str], now: int) -> PrunePlan:
@@ -149,14 +194,16 @@ def _used_ids(inventory: Inventory, used: frozenset[str]) -> frozenset[str]:
 
 
 async def _remove(node: Node, removal: Removal, *, is_real: bool) -> list[Removed]:
-    names = removal.names[:1] if node.runtime.takes_all_names else removal.names
+    """An entry for every name. Where the runtime drops an image with all its names, one command ends them all."""
     entries: list[Removed] = []
-    for name in names:
-        size = removal.image.size if removal.is_whole and name == names[-1] else 0
+    ended: Finished | None = None
+    for name in removal.names:
+        size = removal.image.size if removal.is_whole and name == removal.names[-1] else 0
         entry = Removed(node=node.name, name=str(name), size=size)
         if is_real:
-            finished = await node.shell.run(node.runtime.remove(removal.image, name), timeout_seconds=120)
-            entry = msgspec.structs.replace(entry, exit=finished.exit, detail=finished.stderr)
+            if ended is None or not node.runtime.takes_all_names:
+                ended = await node.shell.run(node.runtime.remove(removal.image, name), timeout_seconds=120)
+            entry = msgspec.structs.replace(entry, exit=ended.exit, detail=ended.stderr)
         entries.append(entry)
     return entries
 
@@ -168,7 +215,11 @@ def _protect_lines(path: Path) -> list[tuple[str, str]]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         # Without the list nothing is protected; better no prune than a wrong one.
-        raise ImageSyncError("protect.unreadable", "cannot be read", where=str(path)) from error
+        reason = str(error.strerror) if isinstance(error, OSError) else "not UTF-8"
+        step = (
+            "Nothing was removed. Write the names that must stay into it (none: leave it empty), or unset PROTECT_FILE"
+        )
+        raise ImageSyncError("protect.unreadable", reason, where=f"PROTECT_FILE {path}", next_step=step) from error
     lines: list[tuple[str, str]] = []
     for line in text.splitlines():
         name, _, who = line.partition("#")

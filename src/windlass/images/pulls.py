@@ -65,9 +65,8 @@ def cause_of(text: str) -> Cause:
     return next((cause for cause, sign in _SIGNS if sign.search(text)), Cause.OTHER)
 
 
-async def pull_all(nodes: Mapping[str, Node], wants: Sequence[Want], tools: Tools) -> list[Result]:
-    """Every want gets exactly one result."""
-    results: list[Result] = []
+async def pull_all(nodes: Mapping[str, Node], wants: Sequence[Want], tools: Tools, results: list[Result]) -> None:
+    """Every want gets exactly one result, added as soon as it is there: a run that is broken off knows what it got."""
     async with task_group() as tasks:
         for name, node in nodes.items():
             groups = _by_image(want for want in wants if want.node == name)
@@ -77,7 +76,6 @@ async def pull_all(nodes: Mapping[str, Node], wants: Sequence[Want], tools: Tool
             worker = _NodePulls(node, deque(groups), tools, results)
             for _ in range(min(tools.settings.max_parallel, len(groups))):
                 tasks.start_soon(worker.work)
-    return results
 
 
 class _NodePulls:

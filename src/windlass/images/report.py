@@ -43,6 +43,15 @@ class Result(Struct, frozen=True, kw_only=True):
         return f"{self.outcome} ({self.reason})" if self.outcome is Outcome.FAILED else str(self.outcome)
 
 
+class Way(Struct, frozen=True, kw_only=True):
+    """How a dry run thinks an image would come."""
+
+    via: str
+    """`registry` or `peers`."""
+    senders: tuple[str, ...] = ()
+    """Nodes that could send it; without one, a copy would fail."""
+
+
 class Traffic:
     """Bytes of node-to-node copies. A sender's count once, however many receive from it."""
 
@@ -74,7 +83,13 @@ class Report(Struct, frozen=True, kw_only=True):
     seconds: float
     traffic: Mapping[str, Mapping[str, int]] = {}
     """Node → bytes sent and received in copies between nodes."""
+    order: tuple[str, ...] = ()
+    """All nodes, as the settings list them."""
+    unmatched: tuple[str, ...] = ()
+    """Prefixes that begin no image on any node that answered."""
     is_dry_run: bool = False
+    ways: Mapping[tuple[str, str], Way] = {}
+    """(node, name) → how it would come; in a dry run alone."""
     withheld_log_lines: int = 0
 
     @property
@@ -87,6 +102,10 @@ class Report(Struct, frozen=True, kw_only=True):
         failed = any(result.outcome is not Outcome.SUCCESS for result in self.results)
         return EXIT_INCOMPLETE if failed or not self.after.is_even else EXIT_OK
 
+    @property
+    def is_even(self) -> bool:
+        return self.after.is_even and not self.faults
+
     def counts(self) -> Counter[str]:
         return Counter(str(result.outcome) for result in self.results)
 
@@ -95,19 +114,28 @@ class Report(Struct, frozen=True, kw_only=True):
             "exit": self.exit_code,
             "dry_run": self.is_dry_run,
             "seconds": round(self.seconds, 3),
-            "nodes": {
-                **{name: {"ok": True, "runtime": kind} for name, kind in self.nodes.items()},
-                **{name: {"ok": False, "code": e.code, "error": str(e)} for name, e in self.faults.items()},
-            },
+            "nodes": {name: self._node_json(name) for name in self.order},
             "refused_names": {node: list(names) for node, names in self.refused.items()},
             "moved_tags": moved_tags(self.before),
-            "wanted": [{"node": want.node, "image": str(want.name), "size": want.size} for want in self.wants],
+            "unmatched_prefixes": list(self.unmatched),
+            "wanted": [self._want_json(want) for want in self.wants],
             "results": [_result_json(result) for result in self.results],
-            "even": self.after.is_even and not self.faults,
+            "even": self.is_even,
             "traffic": {node: dict(counts) for node, counts in self.traffic.items()},
             "images": len(self.after.rows),
             "withheld_log_lines": self.withheld_log_lines,
         }
+
+    def _node_json(self, name: str) -> dict[str, Any]:
+        if fault := self.faults.get(name):
+            return {"ok": False, "code": fault.code, "error": str(fault)}
+        return {"ok": True, "runtime": self.nodes[name]}
+
+    def _want_json(self, want: Want) -> dict[str, Any]:
+        shown: dict[str, Any] = {"node": want.node, "image": str(want.name), "size": want.size}
+        if way := self.ways.get((want.node, str(want.name))):
+            shown |= {"via": way.via, "senders": list(way.senders)}
+        return shown
 
 
 def moved_tags(comparison: Comparison) -> list[dict[str, Any]]:

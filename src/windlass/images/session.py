@@ -1,5 +1,6 @@
-"""One run as a process: lock → configuration → logs → dependencies, then the work, ended by its result or a signal.
+"""One run as a process: settings → lock → logs → dependencies, then the work, ended by its result or a signal.
 
+The settings are read before the lock is taken, for they say where it is; reading changes nothing.
 Exit codes (I5): 0 all well, 1 could not run, 3 something is missing, 130 and 143 after a signal.
 """
 
@@ -17,9 +18,9 @@ from typing import Final, TypeVar
 import anyio
 from msgspec import Struct
 
+from windlass.images import lock
 from windlass.images.config import Config, load_config
 from windlass.images.errors import ImageSyncError
-from windlass.images.lock import default_lock_path, sync_lock
 from windlass.images.logs import DayLogs
 from windlass.images.shellfile import Value
 from windlass.images.tasks import task_group
@@ -34,8 +35,8 @@ class Invocation(Struct, frozen=True, kw_only=True):
     config: Path | None
     overrides: Mapping[str, Value]
     lock_file: Path | None = None
-    is_locked: bool = True
-    """False for what only looks: it may run beside a sync."""
+    only_looks: bool = False
+    """It may run beside a sync, and needs no right to write anything: no lock, no logs."""
 
 
 class Interrupted(BaseException):
@@ -59,22 +60,17 @@ class Session(Struct, frozen=True, kw_only=True):
 def open_session(invocation: Invocation, *, stderr: Callable[[str], None]) -> Iterator[Session]:
     """Hold the lock, know the settings, have the logs open."""
     environment = dict(os.environ)
-    path = invocation.config or find_config(environment)
-    lock_path = invocation.lock_file or default_lock_path(path, environment)
+    config = load_config(invocation.config or find_config(environment), invocation.overrides, environment)
+    logs = open_logs(config, stderr)
     with contextlib.ExitStack() as stack:
-        try:
-            if invocation.is_locked:
-                stack.enter_context(sync_lock(lock_path))
-        except ImageSyncError as refusal:
-            _log_refusal(path, invocation, environment, refusal)
-            raise
-        config = load_config(path, invocation.overrides, environment)
-        logs = open_logs(config, stderr)
         stack.callback(logs.close)
-        logs.start()
+        if not invocation.only_looks:
+            stack.enter_context(_locked(invocation, config))
+            logs.start()
         for warning in config.warnings:
-            logs.warning(warning)
             stderr(f"warning: {warning}\n")
+            if not invocation.only_looks:
+                logs.warning(warning)
         check_dependencies()
         yield Session(config=config, logs=logs)
 
@@ -147,9 +143,20 @@ async def _until_signal(work: Callable[[], Awaitable[T]]) -> T:
     return results[0]
 
 
-def _log_refusal(path: Path | None, invocation: Invocation, environment: Mapping[str, str], error: Exception) -> None:
+@contextlib.contextmanager
+def _locked(invocation: Invocation, config: Config) -> Iterator[None]:
+    path = invocation.lock_file or (config.lock_dir or config.log_dir) / lock.NAME
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(lock.sync_lock(path, since=local_now()))
+        except ImageSyncError as refusal:
+            _log_refusal(config, refusal)
+            raise
+        yield
+
+
+def _log_refusal(config: Config, refusal: ImageSyncError) -> None:
     """A run that found the lock taken says so in the log too, when there is one to be had."""
-    with contextlib.suppress(ImageSyncError, OSError):
-        logs = open_logs(load_config(path, invocation.overrides, environment), lambda _: None)
-        logs.error(str(error), always=True)
-        logs.close()
+    logs = open_logs(config, lambda _: None)
+    logs.error(str(refusal), always=True)
+    logs.close()

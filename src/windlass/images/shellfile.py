@@ -2,12 +2,15 @@
 
 Understood: `KEY=value`, `export KEY=value`, single and double quotes, arrays `KEY=(a "b c")` over several lines,
 comments, and `$NAME` or `${NAME}` for a key set further up or HOME. Whatever would make a shell *do* something
-(command substitution, pipes, further words) is refused with its line.
+(command substitution, pipes, further words) is refused with its line, and the next line is read on, so that one look at
+the mistakes is enough.
 """
 
 import re
 from collections.abc import Mapping
 from typing import Final
+
+from msgspec import Struct
 
 from windlass.images.errors import ImageSyncError
 
@@ -18,16 +21,25 @@ _VARIABLE: Final = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-
 _ACTIVE: Final = frozenset(";&|<>`*?~!{}")
 """Characters that mean something to a shell outside quotes; a settings file has no use for them there."""
 SIZE_MAX: Final = 1 << 20
+_MISTAKES_MAX: Final = 20
 
 
-def parse_shell_file(text: str, *, where: str, environment: Mapping[str, str]) -> dict[str, Value]:
+class Parsed(Struct, frozen=True, kw_only=True):
+    values: Mapping[str, Value] = {}
+    mistakes: tuple[ImageSyncError, ...] = ()
+    """Every line that was refused; the others were read."""
+    refused: frozenset[str] = frozenset()
+    """Keys that are there but could not be read: they are not missing."""
+
+
+def parse_shell_file(text: str, *, where: str, environment: Mapping[str, str]) -> Parsed:
     if len(text) > SIZE_MAX or "\0" in text:
         raise ImageSyncError("config.unreadable", "not a settings file", where=where, expected="text of at most 1 MiB")
     return _Reader(text, where, environment).read()
 
 
 class _Reader:
-    """One pass over the text; `_at` only moves forward."""
+    """One pass over the text; `_at` moves back only to where a mistake began."""
 
     def __init__(self, text: str, where: str, environment: Mapping[str, str]) -> None:
         self._text = text.replace("\r\n", "\n")
@@ -35,16 +47,28 @@ class _Reader:
         self._environment = environment
         self._at = 0
         self._values: dict[str, Value] = {}
+        self._mistakes: list[ImageSyncError] = []
+        self._refused: set[str] = set()
 
-    def read(self) -> dict[str, Value]:
-        while self._skip_blank():
-            match = _ASSIGNMENT.match(self._text, self._at)
-            if match is None:
-                raise self._refuse("not an assignment", "KEY=value; the file is read, not run")
-            self._at = match.end()
-            self._values[match[1]] = self._array() if self._peek() == "(" else self._word()
-            self._end_of_line()
-        return self._values
+    def read(self) -> Parsed:
+        while self._skip_blank() and len(self._mistakes) < _MISTAKES_MAX:
+            try:
+                self._assignment()
+            except ImageSyncError as mistake:
+                self._mistakes.append(mistake)
+                self._skip_comment()
+        return Parsed(values=self._values, mistakes=tuple(self._mistakes), refused=frozenset(self._refused))
+
+    def _assignment(self) -> None:
+        match = _ASSIGNMENT.match(self._text, self._at)
+        if match is None:
+            raise self._refuse("not an assignment", "KEY=value; the file is read, not run")
+        self._at = match.end()
+        self._refused.add(match[1])
+        value = self._array() if self._peek() == "(" else self._word()
+        self._end_of_line()
+        self._refused.discard(match[1])
+        self._values[match[1]] = value
 
     def _peek(self) -> str:
         return self._text[self._at : self._at + 1]
@@ -73,6 +97,7 @@ class _Reader:
             raise self._refuse("more after the value", "quotes around a value with spaces; nothing is executed")
 
     def _array(self) -> tuple[str, ...]:
+        begun = self._at
         self._at += 1
         words: list[str] = []
         while self._skip_blank():
@@ -80,6 +105,7 @@ class _Reader:
                 self._at += 1
                 return tuple(words)
             words.append(self._word(closers=")"))
+        self._at = begun  # what is wrong is there, and what follows may be lines of their own
         raise self._refuse("an array without its ')'", "KEY=(one two)")
 
     def _word(self, closers: str = "") -> str:
@@ -111,9 +137,11 @@ class _Reader:
 
     def _quoted_expanding(self) -> str:
         parts: list[str] = []
+        begun = self._at
         self._at += 1
         while (char := self._peek()) != '"':
             if not char:
+                self._at = begun
                 raise self._refuse("a quote that is never closed", 'a closing "')
             if char == "`":
                 raise self._refuse("a command in backticks", "a plain value: nothing is executed")

@@ -11,16 +11,17 @@ import anyio
 import msgspec
 from msgspec import Struct
 
-from windlass.core.distribution import CellState, Comparison, Inventory, Want, compare, wanted_pulls
+from windlass.core.distribution import CellState, Comparison, Inventory, Want, compare, unmatched, wanted_pulls
+from windlass.images import journal
 from windlass.images.config import Config
 from windlass.images.errors import ImageSyncError
 from windlass.images.guard import DiskGuard
 from windlass.images.logs import DayLogs
 from windlass.images.nodes import Crew, open_crew, take_inventories
-from windlass.images.peers import copy_from_peers, is_worth_a_copy
+from windlass.images.peers import copy_from_peers, is_worth_a_copy, planned_way
 from windlass.images.progress import Progress
 from windlass.images.pulls import Tools, pull_all
-from windlass.images.report import Outcome, Report, Result, Traffic
+from windlass.images.report import Outcome, Report, Result, Traffic, Way
 
 _ROUNDS_MAX: Final = 3
 
@@ -36,7 +37,7 @@ async def synchronise(
 ) -> Report:
     """Make the nodes even, as far as they and the registry let us; the report says how far that was."""
     started = anyio.current_time()
-    logs.info(f"SYNC STARTED: {len(config.nodes)} nodes, prefixes {' '.join(config.prefixes)}", always=True)
+    journal.log_start(logs, config, is_dry_run=choices.is_dry_run)
     tools = Tools(
         settings=config.settings,
         logs=logs,
@@ -48,8 +49,12 @@ async def synchronise(
     )
     async with open_crew(config) as crew:
         run = _Run(config, crew, tools, choices)
-        report = await run.to_the_end(started)
-    _log_summary(report, logs)
+        try:
+            report = await run.to_the_end(started)
+        except anyio.get_cancelled_exc_class():
+            run.break_off()
+            raise
+    journal.log_summary(report, logs)
     return msgspec.structs.replace(report, withheld_log_lines=logs.withheld)
 
 
@@ -60,6 +65,8 @@ class _Run:
         self._tools = tools
         self._choices = choices
         self._faults: dict[str, ImageSyncError] = dict(crew.faults)
+        self._arriving: list[Result] = []
+        """Of the pulls or copies under way, what has ended; see `break_off`."""
         self._results: dict[tuple[str, str], Result] = {}
         self._wants: dict[tuple[str, str], Want] = {}
         self._inventories: dict[str, Inventory] = {}
@@ -67,7 +74,8 @@ class _Run:
     async def to_the_end(self, started: float) -> Report:
         self._check_source()
         before = after = await self._look()
-        self._log_comparison(before)
+        planned = wanted_pulls(before, source=self._choices.source)
+        self._log_found(before, planned)
         rounds = 0 if self._choices.is_dry_run else _ROUNDS_MAX
         for _ in range(rounds):
             wants = [want for want in wanted_pulls(after, source=self._choices.source) if self._is_open(want)]
@@ -76,21 +84,31 @@ class _Run:
             await self._get(wants, after)
             after = await self._look()
             self._verify(wants, after)
-        self._settle(after)
-        self._log_results()
-        planned = wanted_pulls(before, source=self._choices.source)
+        if not self._choices.is_dry_run:
+            self._settle(after)
+            journal.log_results(self._tools.logs, self._in_order(), self._faults, self._refused())
         return Report(
             nodes={node.name: node.runtime.kind for node in self._crew.nodes.values() if node.name not in self._faults},
-            faults=self._faults,
+            order=self._crew.order,
+            faults={name: self._faults[name] for name in self._crew.order if name in self._faults},
             refused=self._refused(),
+            unmatched=unmatched(before, self._config.prefixes),
             before=before,
             after=after,
             wants=tuple({(want.node, str(want.name)): want for want in (*planned, *self._wants.values())}.values()),
-            results=tuple(self._results.values()),
+            results=tuple(self._in_order()),
             seconds=anyio.current_time() - started,
             traffic=self._tools.traffic.by_node(),
             is_dry_run=self._choices.is_dry_run,
+            ways=self._ways(before, planned) if self._choices.is_dry_run else {},
         )
+
+    def break_off(self) -> None:
+        """A signal came. What has ended has ended: it gets its line, though nobody looked whether it is really there."""
+        self._note(self._arriving)
+        journal.log_results(self._tools.logs, self._in_order(), self._faults, {})
+        text = journal.log_break(self._tools.logs, list(self._results.values()), len(self._wants))
+        self._tools.progress.say(f"interrupted: {text}")
 
     def _check_source(self) -> None:
         if self._choices.source and self._choices.source not in self._crew.nodes:
@@ -116,16 +134,35 @@ class _Run:
 
     async def _get(self, wants: Sequence[Want], comparison: Comparison) -> None:
         self._wants.update({(want.node, str(want.name)): want for want in wants})
-        by_peers = self._tools.settings.peers == "only" or self._choices.source is not None
-        results = [] if by_peers else await pull_all(self._crew.nodes, wants, self._tools)
-        self._note(results)
-        left = list(wants) if by_peers else self._worth_a_copy(wants)
+        if not self._is_by_peers:
+            await pull_all(self._crew.nodes, wants, self._tools, self._arriving)
+            self._take_in()
+        left = list(wants) if self._is_by_peers else self._worth_a_copy(wants)
         if left:
             rows = {row.name: row for row in comparison.rows}
             settled = self._choices.source is not None
-            self._note(
-                await copy_from_peers(self._crew.nodes, self._inventories, left, rows, self._tools, is_settled=settled)
+            await copy_from_peers(
+                self._crew.nodes, self._inventories, left, rows, self._tools, self._arriving, is_settled=settled
             )
+            self._take_in()
+
+    @property
+    def _is_by_peers(self) -> bool:
+        return self._tools.settings.peers == "only" or self._choices.source is not None
+
+    def _ways(self, before: Comparison, planned: Sequence[Want]) -> dict[tuple[str, str], Way]:
+        rows = {row.name: row for row in before.rows}
+        settled = self._choices.source is not None
+        return {
+            (want.node, str(want.name)): planned_way(want, rows[want.name], self._crew.nodes, is_settled=settled)
+            if self._is_by_peers
+            else Way(via="registry")
+            for want in planned
+        }
+
+    def _take_in(self) -> None:
+        arrived, self._arriving = self._arriving, []
+        self._note(arrived)
 
     def _worth_a_copy(self, wants: Sequence[Want]) -> list[Want]:
         if self._tools.settings.peers == "never":
@@ -153,13 +190,22 @@ class _Run:
                 self._results[key] = _refuted(self._results[key], "VERIFY", detail)
 
     def _settle(self, after: Comparison) -> None:
-        """What is still different after all rounds did not succeed, whatever was pulled."""
+        """What is still uneven after all rounds did not succeed, whatever was pulled; and it says so under its name."""
         for row in after.rows:
             for node, cell in row.cells.items():
-                result = self._results.get((node, str(row.name)))
-                if result and result.outcome is Outcome.SUCCESS and cell.state is CellState.DIFFERENT:
+                key = (node, str(row.name))
+                result = self._results.get(key)
+                if result is None and cell.state is not CellState.PRESENT:
+                    detail = "it came to another node while the run went on; the next run gets it"
+                    self._results[key] = _refuted(Result(node=node, name=key[1], outcome=Outcome.FAILED), "NEW", detail)
+                elif result and result.outcome is Outcome.SUCCESS and cell.state is CellState.DIFFERENT:
                     detail = f"still another version than on {', '.join(row.versions[0][1])}"
-                    self._results[node, str(row.name)] = _refuted(result, "MOVED", detail)
+                    self._results[key] = _refuted(result, "MOVED", detail)
+
+    def _in_order(self) -> list[Result]:
+        """By node as the settings list them, then by name."""
+        places = {name: place for place, name in enumerate(self._crew.order)}
+        return sorted(self._results.values(), key=lambda result: (places[result.node], result.name))
 
     def _refused(self) -> Mapping[str, tuple[str, ...]]:
         prefixes = self._config.prefixes
@@ -169,43 +215,15 @@ class _Run:
         }
         return {name: texts for name, texts in found.items() if texts}
 
-    def _log_comparison(self, before: Comparison) -> None:
+    def _log_found(self, before: Comparison, planned: Sequence[Want]) -> None:
         logs = self._tools.logs
         for fault in self._crew.faults.values():
             logs.error(str(fault))
-        for name, inventory in self._inventories.items():
-            kind = self._crew.nodes[name].runtime.kind
-            logs.info(f"{name}: {kind}, {inventory.platform}, {len(inventory.images)} images")
-        for name, texts in self._refused().items():
-            logs.error(f"{name}: {len(texts)} names are no image references and were not used: {', '.join(texts[:5])}")
-        for row in before.moved():
-            versions = "; ".join(f"{image_id[:19]} on {', '.join(nodes)}" for image_id, nodes in row.versions)
-            logs.warning(f"moved tag {row.name}: {versions}")
-        wants = wanted_pulls(before, source=self._choices.source)
-        for node in before.nodes:
-            logs.info(f"{node}: {sum(want.node == node for want in wants)} images to get")
-
-    def _log_results(self) -> None:
-        """Once it is known what is true; the end of a failed first way was noted when the second began."""
-        for result in self._results.values():
-            if result.outcome is Outcome.SUCCESS:
-                self._tools.logs.succeeded(result.node, result.name)
-            else:
-                self._tools.logs.failed(result.node, result.name, result.words)
+        kinds = {name: node.runtime.kind for name, node in self._crew.nodes.items()}
+        journal.log_inventories(logs, self._inventories, kinds)
+        journal.log_refused(logs, self._refused())
+        journal.log_comparison(logs, before, planned, unmatched(before, self._config.prefixes))
 
 
 def _refuted(result: Result, reason: str, detail: str) -> Result:
     return msgspec.structs.replace(result, outcome=Outcome.FAILED, reason=reason, detail=detail)
-
-
-def _log_summary(report: Report, logs: DayLogs) -> None:
-    counts = report.counts()
-    logs.info(
-        f"SUMMARY: {counts['SUCCESS']} succeeded, {counts['FAILED']} failed, {counts['TIMEOUT']} timed out, "
-        f"{len(report.faults)} nodes unusable, {len(report.after.rows)} images in scope, "
-        f"{'equal on all nodes' if report.after.is_even and not report.faults else 'not equal everywhere'}",
-        always=True,
-    )
-    if logs.withheld:
-        logs.warning(f"{logs.withheld} log lines found no room in their files and went to stderr", always=True)
-    logs.info(f"SYNC COMPLETE: exit {report.exit_code}, {report.seconds:.1f} s", always=True)

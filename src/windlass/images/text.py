@@ -1,4 +1,4 @@
-"""Foreign text and numbers with units. What a node prints is data: it may neither break a log line nor a terminal."""
+"""Foreign text, counts, and numbers with units. What a node prints is data: it may neither break a log line nor a terminal."""
 
 import re
 from typing import Final
@@ -19,6 +19,11 @@ def parse_size(text: str) -> int:
     if match is None:
         raise ValueError("expected bytes, or a number with K, M, G or T")
     return int(match[1]) * _UNITS[match[2].upper()]
+
+
+def count(number: int, noun: str) -> str:
+    """`1 image`, `2 images`, `no images`."""
+    return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"
 
 
 def show_size(count: int) -> str:

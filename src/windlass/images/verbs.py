@@ -38,10 +38,10 @@ def sync(invocation: Invocation, *, is_dry_run: bool, source: str | None, as_jso
 
         report = _watched(run, is_quiet=is_quiet)
         _show(_json(report.as_json()) if as_json else render.summary(report))
-        if report.exit_code and not sys.stdout.isatty():
-            _say(
-                f"{render.failures(report)}\n"
-            )  # cron mails what it hears, and hears only this when the summary goes elsewhere
+        if not sys.stdout.isatty():
+            # cron mails what it hears, and hears only this when the summary goes elsewhere
+            aloud = [render.failures(report)] if report.exit_code else []
+            _say("".join(f"{line}\n" for line in (*aloud, *render.unmatched_warnings(report.unmatched))))
         return report.exit_code
 
     return _in_session(invocation, work, "SYNC")
@@ -53,14 +53,15 @@ def status(invocation: Invocation, *, shape: str, is_strict: bool) -> int:
         if shape == "json":
             _show(_json(seen.as_json()))
         elif shape == "csv":
-            sys.stdout.write(render.matrix_csv(seen.comparison))
+            sys.stdout.write(render.matrix_csv(seen))
         else:
-            _show(render.matrix(seen.comparison))
-        for fault in seen.faults.values():
-            _say(f"{fault}\n")
+            _show(render.matrix(seen))
+        if shape != "text" or not sys.stdout.isatty():
+            lines = (*map(str, seen.faults.values()), *render.unmatched_warnings(seen.unmatched))
+            _say("".join(f"{line}\n" for line in lines))
         return seen.exit_code(is_strict=is_strict)
 
-    return _in_session(msgspec.structs.replace(invocation, is_locked=False), work, "STATUS")
+    return _in_session(msgspec.structs.replace(invocation, only_looks=True), work, "STATUS")
 
 
 def prune(invocation: Invocation, *, protect: Sequence[str], is_real: bool, as_json: bool) -> int:
@@ -104,7 +105,7 @@ def write_settings(path: Path) -> int:
     except OSError as error:
         _say(f"{path}: {error.strerror}\n")
         return EXIT_COULD_NOT_RUN
-    _show(f"{path} written. Set NODES, PREFIXES and LOG_DIR, then try: image-sync --config {path} --dry-run")
+    _show(f"{path} written. Set NODES and PREFIXES in it (and LOG_DIR), then try: image-sync --config {path} --dry-run")
     return EXIT_OK
 
 
@@ -126,10 +127,12 @@ def _in_session(invocation: Invocation, work: Callable[[Session], int], verb: st
             try:
                 return work(session)
             except Interrupted as interruption:
-                session.logs.error(f"{verb} INTERRUPTED: signal {interruption.number}", always=True)
+                if not invocation.only_looks:
+                    session.logs.error(f"{verb} INTERRUPTED: signal {interruption.number}", always=True)
                 raise
             except ImageSyncError as error:
-                session.logs.error(str(error), always=True)
+                if not invocation.only_looks:
+                    session.logs.error(str(error), always=True)
                 raise
     except ImageSyncError as error:
         _say(f"image-sync: {error}\n")

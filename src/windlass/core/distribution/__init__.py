@@ -5,7 +5,7 @@ or moved, by digest and platform; `senders` draws the tree of a node-to-node cop
 `windlass.images` carries the plans out over ssh; the fleet's prefetch uses the same functions.
 """
 
-from windlass.core.distribution.compare import Cell, CellState, Comparison, Row, Want, compare, wanted_pulls
+from windlass.core.distribution.compare import Cell, CellState, Comparison, Row, Want, compare, unmatched, wanted_pulls
 from windlass.core.distribution.inventory import Image, Inventory, Platform, held_layers, in_scope, same_content
 from windlass.core.distribution.pruning import KeepRules, Kept, PrunePlan, Removal, plan_prune
 from windlass.core.distribution.reference import BadReference, Reference, is_digest, parse_digest, parse_reference
@@ -37,5 +37,6 @@ __all__ = [
     "rounds_needed",
     "same_content",
     "sender_rounds",
+    "unmatched",
     "wanted_pulls",
 ]

@@ -96,6 +96,11 @@ def wanted_pulls(comparison: Comparison, *, source: str | None = None) -> tuple[
     )
 
 
+def unmatched(comparison: Comparison, prefixes: Sequence[str]) -> tuple[str, ...]:
+    """Prefixes that begin no image on any node: a typing error more often than a wish."""
+    return tuple(prefix for prefix in prefixes if not any(in_scope(row.name, (prefix,)) for row in comparison.rows))
+
+
 def _row(
     name: Reference,
     named: Mapping[str, Mapping[Reference, Image]],
