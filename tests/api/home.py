@@ -22,6 +22,8 @@ from windlass.testing.plane import MemoryHome, NoFetcher, memory_home
 
 IMAGE = "windlass-test/busybox:1"
 DEADLINE_SECONDS = 20
+_MOVING = ("w/number", "w/outbox/audit-")
+"""What a refused request does leave behind: its record in the audit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +65,7 @@ class ApiHome:
                     await anext(changes)
 
     async def trace(self) -> tuple[Any, ...]:
-        """All that a refused request must leave as it was: jobs, volumes, blobs, containers."""
+        """All that a refused request must leave as it was: jobs, volumes, blobs, containers, the store."""
         plane, machine = self.home.plane, self.home.machine
         await plane.read_model.caught_up()
         return (
@@ -71,7 +73,7 @@ class ApiHome:
             len(await plane.read_model.volumes(None)),
             await plane.blobs.digests(),
             sorted(machine.containers),
-            plane.brain.world.number,
+            [item for item in (await self.home.store.range("w/")).items if not item.key.startswith(_MOVING)],
         )
 
 

@@ -11,6 +11,7 @@ from windlass.api.auth import Authenticator
 from windlass.api.context import ApiLimits, Context
 from windlass.api.envelope import Envelope
 from windlass.api.hot import HotApp
+from windlass.api.rates import Rates
 from windlass.api.seats import Crowd, Seats
 from windlass.api.submit import submit_bulk, submit_job
 from windlass.control.plane import ControlPlane
@@ -28,6 +29,7 @@ def create_app(
     registry: CollectorRegistry | None = None,
     limits: ApiLimits | None = None,
     hosts: Collection[str] = (),
+    rates: Rates | None = None,
     preset_image: str = "",
 ) -> FastAPI:
     """`hosts` are the names this server goes by; empty takes any. `preset_image` is what the inference preset runs by default."""
@@ -50,6 +52,7 @@ def create_app(
         limits=limits,
         seats=Seats(limits.streams_max),
         manifests=Manifests(runtime=plane.runtime_kind, preset_image=preset_image),
+        rates=rates or Rates(),
         version=version,
         preset_image=preset_image,
     )

@@ -1,4 +1,8 @@
-"""Who is calling. Tenant and roles come out of a verified token and out of nothing else."""
+"""Who is calling. Tenant and roles come out of a verified token and out of nothing else.
+
+A token is ours, signed by the installation's key, or of an OIDC issuer that the settings name (`api.issuers`). Which of them it
+claims to be of only chooses whose keys it must hold under.
+"""
 
 import time
 from collections import OrderedDict
@@ -11,21 +15,14 @@ from joserfc.errors import JoseError
 from msgspec import Struct
 from pydantic import ValidationError
 
+from windlass.api.claims import LEEWAY_SECONDS, claimed_issuer, registry, token_invalid
+from windlass.api.issuers import Issuer
 from windlass.core.errors import Denied, Unauthenticated
+from windlass.core.model.audit import Author
 from windlass.core.model.ids import TenantId
-from windlass.wire.identity import (
-    ALGORITHM,
-    AUDIENCE,
-    ISSUER,
-    ROLE_ADMIN,
-    ROLE_MEMBER,
-    ROLES,
-    TOKEN_MAX,
-    TokenClaims,
-)
+from windlass.core.model.token import ROLE_ADMIN, ROLE_MEMBER, ROLES
+from windlass.wire.identity import ALGORITHM, AUDIENCE, ISSUER, TOKEN_MAX, TokenClaims
 
-LEEWAY_SECONDS: Final = 30
-"""How far the clocks of issuer and reader may differ."""
 _CACHED_MAX: Final = 4096
 _MISSING: Final = "send the header Authorization: Bearer <token>"
 _WRITERS: Final = frozenset({ROLE_ADMIN, ROLE_MEMBER})
@@ -38,56 +35,101 @@ class Identity(Struct, frozen=True, kw_only=True):
     token_id: str
     expires_at: int
     """Wall seconds."""
+    author: Author
+
+    @property
+    def is_admin(self) -> bool:
+        return ROLE_ADMIN in self.roles
+
+    def must_look(self) -> None:
+        if not self.roles:
+            raise Denied("this token has no role here", code="no-role", hint="ask for the role viewer or member")
 
     def must_write(self) -> None:
         """Viewers look; members and admins change things."""
         if not self.roles & _WRITERS:
             raise Denied("this token may look, but change nothing", code="read-only", hint="ask for the role member")
 
+    def must_govern(self) -> None:
+        if not self.is_admin:
+            raise Denied("only admins may do this", code="not-admin", hint="ask an admin of this installation")
+
+
+def identity_of(*, subject: str, tenant: str, roles: frozenset[str], token_id: str, expires_at: int) -> Identity:
+    return Identity(
+        subject=subject,
+        tenant=TenantId(tenant),
+        roles=roles & ROLES,
+        token_id=token_id,
+        expires_at=expires_at,
+        author=Author(subject, tenant, token_id),
+    )
+
 
 class Authenticator:
-    """Verifies tokens by our public keys. One verified is remembered by its digest until it expires: checking a signature
-    costs as much as the rest of a submit."""
+    """Verifies tokens by public keys. One verified is remembered by its digest until it expires: checking a signature
+    costs as much as the rest of a submit. Revocation is not remembered here; whoever asks looks it up."""
 
-    def __init__(self, public_keys: Sequence[Mapping[str, Any]], *, wall: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        public_keys: Sequence[Mapping[str, Any]],
+        *,
+        issuers: Sequence[Issuer] = (),
+        wall: Callable[[], float] = time.time,
+    ) -> None:
         self._keys = jwk.KeySet([jwk.OKPKey.import_key(dict(key)) for key in public_keys])
+        self._issuers = {issuer.name: issuer for issuer in issuers}
         self._wall = wall
         self._known: OrderedDict[bytes, Identity] = OrderedDict()
-        self._claims = jwt.JWTClaimsRegistry(
-            now=lambda: int(wall()),
-            leeway=LEEWAY_SECONDS,
-            iss={"essential": True, "value": ISSUER},
-            aud={"essential": True, "value": AUDIENCE},
-            sub={"essential": True},
-            exp={"essential": True},
-            iat={"essential": True},
-        )
+        self._claims = registry(ISSUER, AUDIENCE, wall)
 
-    def identify(self, authorization: Sequence[str]) -> Identity:
-        """From all Authorization headers of a request; Unauthenticated unless there is exactly one and it holds."""
+    def recall(self, authorization: Sequence[str]) -> Identity | None:
+        """Of a token verified before; None when it has to be looked at. Raises as `identify` does."""
         token = _bearer(authorization)
         digest = sha256(token.encode("ascii", "replace")).digest()
         identity = self._known.get(digest)
-        if identity is None:
-            identity = self._verify(token)
-            self._remember(digest, identity)
-        if identity.expires_at + LEEWAY_SECONDS <= self._wall():
+        if identity is not None and identity.expires_at + LEEWAY_SECONDS <= self._wall():
             self._known.pop(digest, None)
             raise Unauthenticated("the token has expired", code="token-expired", hint="get a new one")
         return identity
 
-    def _verify(self, token: str) -> Identity:
+    async def identify(self, authorization: Sequence[str]) -> Identity:
+        """From all Authorization headers of a request; Unauthenticated unless there is exactly one and it holds.
+
+        Unavailable when it is of an issuer whose keys cannot be had.
+        """
+        identity = self.recall(authorization)
+        if identity is None:
+            token = _bearer(authorization)
+            identity = await self._verify(token)
+            self._remember(sha256(token.encode("ascii", "replace")).digest(), identity)
+        return identity
+
+    def seen(self, tenant: str, token_id: str) -> Identity | None:
+        """One that was verified and is still remembered: how long a foreign token holds is known from it."""
+        found = (one for one in self._known.values() if one.token_id == token_id and one.tenant == tenant)
+        return next(found, None)
+
+    async def _verify(self, token: str) -> Identity:
+        name = claimed_issuer(token)
+        if name == ISSUER:
+            return self._verify_own(token)
+        issuer = self._issuers.get(name)
+        if issuer is None:
+            raise token_invalid()
+        return identity_of(**await issuer.verify(token))
+
+    def _verify_own(self, token: str) -> Identity:
         try:
             decoded = jwt.decode(token, self._keys, algorithms=[ALGORITHM])
             self._claims.validate(decoded.claims)
             claims = TokenClaims.model_validate(decoded.claims)
         except (JoseError, ValidationError, ValueError, TypeError, KeyError, RecursionError, OverflowError):
-            # One answer for every reason: how a forgery failed is nobody's business.
-            raise Unauthenticated("the token does not hold", code="token-invalid", hint="get a new one") from None
-        return Identity(
+            raise token_invalid() from None
+        return identity_of(
             subject=claims.sub,
-            tenant=TenantId(claims.tenant),
-            roles=frozenset(claims.roles) & ROLES,
+            tenant=claims.tenant,
+            roles=frozenset(claims.roles),
             token_id=claims.jti,
             expires_at=claims.exp,
         )

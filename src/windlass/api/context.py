@@ -1,6 +1,7 @@
 """What a route works with. Made once in `app`, found through the application's state; no module holds any of it."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Final
 
 from fastapi import Depends
@@ -8,9 +9,12 @@ from msgspec import Struct
 from starlette.requests import HTTPConnection
 
 from windlass.api.auth import Authenticator, Identity
+from windlass.api.rates import Rates
 from windlass.api.seats import Seats
+from windlass.control.acting import acting
 from windlass.control.plane import ControlPlane
-from windlass.core.errors import Invalid
+from windlass.core.errors import Denied, Invalid, Unauthenticated
+from windlass.core.model.audit import Act
 from windlass.observe.metrics import ApiMetrics
 from windlass.ports.fetcher import Fetcher
 from windlass.wire.manifests import Manifests
@@ -42,6 +46,7 @@ class Context:
     limits: ApiLimits
     seats: Seats
     manifests: Manifests
+    rates: Rates
     version: str
     preset_image: str = ""
 
@@ -51,14 +56,55 @@ def context_of(connection: HTTPConnection) -> Context:
     return context
 
 
-def caller_of(connection: HTTPConnection) -> Identity:
-    return context_of(connection).auth.identify(connection.headers.getlist("authorization"))
+async def caller_of(connection: HTTPConnection) -> Identity:
+    """Who calls, with a role, of a tenant that exists, by a token nobody revoked, not too fast."""
+    context = context_of(connection)
+    authorization = connection.headers.getlist("authorization")
+    identity = context.auth.recall(authorization) or await context.auth.identify(authorization)
+    _check(context, identity)
+    return identity
 
 
-def writer_of(connection: HTTPConnection) -> Identity:
-    identity = caller_of(connection)
+async def writer_of(connection: HTTPConnection) -> Identity:
+    identity = await caller_of(connection)
+    act(connection, identity)
     identity.must_write()
     return identity
+
+
+async def admin_of(connection: HTTPConnection) -> Identity:
+    identity = await caller_of(connection)
+    if connection.scope.get("method") != "GET":
+        act(connection, identity)
+    identity.must_govern()
+    return identity
+
+
+def act(connection: HTTPConnection, identity: Identity) -> None:
+    """From here on whatever is decided in this task is done by this caller, and a refusal is theirs."""
+    scope = connection.scope
+    client, state = scope.get("client"), scope["state"]
+    doing = Act(identity.author, client[0] if client else "", state["request_id"], _verb(scope["route"].name))
+    state["act"] = doing
+    acting.set(doing)
+
+
+@lru_cache(maxsize=256)
+def _verb(name: str) -> str:
+    """Routes are functions named by what they do: `cancel_job` cancels."""
+    return name.partition("_")[0]
+
+
+def _check(context: Context, identity: Identity) -> None:
+    """Dictionary looks only: every request passes here."""
+    tables = context.plane.brain.world.tables
+    if (identity.tenant, identity.token_id) in tables.revoked:
+        raise Unauthenticated("the token was revoked", code="token-revoked", hint="get a new one")
+    tenant = tables.tenants.get(identity.tenant)
+    if tenant is None:
+        raise Denied(f"there is no tenant {identity.tenant!r} here", code="tenant-unknown")
+    identity.must_look()
+    context.rates.check(tenant)
 
 
 async def fresh_reader_of(connection: HTTPConnection) -> Identity:
@@ -66,7 +112,7 @@ async def fresh_reader_of(connection: HTTPConnection) -> Identity:
 
     A read model that cannot keep up is no reason to answer nothing: after a second the answer is stale and says so.
     """
-    identity = caller_of(connection)
+    identity = await caller_of(connection)
     await refresh(connection)
     return identity
 
@@ -90,6 +136,11 @@ def _revision_seen(connection: HTTPConnection) -> int | None:
     return int(text)
 
 
-Here = Annotated[Context, Depends(context_of)]
+async def _here(connection: HTTPConnection) -> Context:
+    return context_of(connection)  # a plain function would be called in a thread
+
+
+Here = Annotated[Context, Depends(_here)]
 Reader = Annotated[Identity, Depends(fresh_reader_of)]
 Writer = Annotated[Identity, Depends(writer_of)]
+Admin = Annotated[Identity, Depends(admin_of)]

@@ -10,7 +10,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
-from windlass.core.errors import Fault, OverLimit, Unavailable, WindlassError
+from windlass.api.context import context_of
+from windlass.core.errors import Fault, Invalid, OverLimit, Unavailable, WindlassError
 from windlass.wire.faults import show
 from windlass.wire.problem import MEDIA_TYPE, internal_problem, problem, problem_of, status_of
 
@@ -88,14 +89,22 @@ async def answer_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, WindlassError)
     if status_of(error) == 500 and type(error) not in _STATUS:
         raise error  # no listed class: the envelope logs it and answers with nothing but the id
+    note_refusal(request, error)
     return error_response(error, request_id_of(request))
+
+
+def note_refusal(connection: HTTPConnection, error: WindlassError) -> None:
+    """Who may not, or not so, leaves a record all the same; that a part of ours is away is no refusal."""
+    act = connection.scope["state"].get("act")
+    if act is not None and not isinstance(error, Unavailable):
+        name = next(iter(connection.scope.get("path_params", {}).values()), "")
+        context_of(connection).plane.audit.refused(act, error.code, name=show(str(name)))
 
 
 async def _on_validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     faults = [Fault(_field(item["loc"]), _message(item)) for item in error.errors()]
-    document = problem(400, "invalid", "the request has faults", request_id=request_id_of(request), faults=faults)
-    return problem_response(document)
+    return await answer_error(request, Invalid("the request has faults", faults=faults))
 
 
 async def _on_http(request: Request, error: Exception) -> Response:

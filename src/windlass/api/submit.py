@@ -24,7 +24,7 @@ _KEY: Final = re.compile(r"[\x21-\x7e]{1,200}", re.ASCII)
 
 
 async def submit_job(request: Request) -> Response:
-    context, caller = context_of(request), writer_of(request)
+    context, caller = context_of(request), await writer_of(request)
     raw, submission = await _read_manifest(request, context)
     render = _Rendering(context)
     accepted = await context.plane.intake.submit(
@@ -38,7 +38,7 @@ async def submit_job(request: Request) -> Response:
 
 async def submit_bulk(request: Request) -> Response:
     """All or nothing. Takes no idempotency key: a batch is retried by its names, which are unique."""
-    context, caller = context_of(request), writer_of(request)
+    context, caller = context_of(request), await writer_of(request)
     if IDEMPOTENCY_HEADER in request.headers:
         raise Invalid(
             "a batch takes no Idempotency-Key", code="idempotency-unsupported", hint="name the jobs: names are unique"

@@ -16,7 +16,7 @@ from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from starlette.datastructures import QueryParams
 
 from windlass.api.context import Context, context_of, refresh, writer_of
-from windlass.api.problems import error_document, error_response, request_id_of
+from windlass.api.problems import error_document, error_response, note_refusal, request_id_of
 from windlass.core.errors import Denied, Fault, Invalid, WindlassError
 from windlass.core.model.views import JobView
 from windlass.ports.runtime import Stream, Terminal
@@ -71,8 +71,9 @@ async def _serve(websocket: WebSocket, ref: str, prepare: Callable[[QueryParams]
     here, request_id = context_of(websocket), request_id_of(websocket)
     try:
         _check_origin(websocket)
-        caller = writer_of(websocket)
+        caller = await writer_of(websocket)
     except WindlassError as error:
+        note_refusal(websocket, error)
         await _deny(websocket, error, request_id)
         return
     await websocket.accept()
@@ -81,11 +82,13 @@ async def _serve(websocket: WebSocket, ref: str, prepare: Callable[[QueryParams]
         await refresh(websocket)
         view = await here.plane.read_model.find_job(caller.tenant, ref[:_REF_MAX])
         with here.seats.taken():
+            await here.plane.audit.record(view.job)
             async with opening(here, view) as terminal:
                 await _bridge(websocket, terminal)
     except WebSocketDisconnect:
         return
     except WindlassError as error:
+        note_refusal(websocket, error)
         await _end(websocket, {"error": error_document(error, request_id)}, _REFUSED)
     except Exception:
         _log.exception("terminal failed", request_id=request_id)

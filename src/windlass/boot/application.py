@@ -11,7 +11,7 @@ from windlass.api.auth import Authenticator
 from windlass.boot.installation import Installation
 from windlass.boot.settings import Settings
 from windlass.core.model.ids import LOCAL_TENANT
-from windlass.wire.identity import ROLE_ADMIN
+from windlass.core.model.token import ROLE_ADMIN
 
 if TYPE_CHECKING:
     from windlass.boot.local import Local

@@ -1,6 +1,7 @@
 """Puts a control plane together from ports: takes the lead, rebuilds the World, wires the loops. Starts nothing."""
 
 from windlass.control.artifacts import Artifacts
+from windlass.control.audit import AuditTrail
 from windlass.control.brain import Brain, rebuild
 from windlass.control.committer import Committer
 from windlass.control.dispatch import Dispatch
@@ -58,6 +59,7 @@ async def assemble(
         dispatch=dispatch,
         intake=Intake(brain, store, specs, read_model, ids),
         read_model=read_model,
+        audit=AuditTrail(brain),
         janitor=janitor,
         webhooks=webhooks,
         logbook=logs,

@@ -11,9 +11,11 @@ import anyio.lowlevel
 import structlog
 from msgspec import json
 
+from windlass.control.acting import acting
 from windlass.control.committer import Committer
 from windlass.control.waiting import first_of
 from windlass.core.model.ids import Millis
+from windlass.core.world.audit import sign
 from windlass.core.world.expiry import expire
 from windlass.core.world.place import place
 from windlass.core.world.records import KEPT, NUMBER_KEY, Mark, decode, table_prefix
@@ -43,10 +45,14 @@ class Brain:
     async def decide(self, verb: Callable[[Millis], T], *, failpoint: str = "") -> tuple[T, int]:
         """Apply a decision and wait for the disk: its result and the revision that holds it. Only then may anyone hear of it.
 
-        `failpoint` names the place between the two.
+        `failpoint` names the place between the two. Made for somebody who asked at a door, it carries who that was.
         """
         self.committer.check_writable()
-        result = verb(self.clock.now())
+        now, size = self.clock.now(), len(self.world.journal)
+        result = verb(now)
+        act = acting.get()
+        if act is not None and len(self.world.journal) > size:
+            sign(self.world, act, since=size, now=now)
         number = self.world.number
         if failpoint:
             await self.failpoints.reach(failpoint)

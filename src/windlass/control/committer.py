@@ -17,8 +17,9 @@ from msgspec import json
 
 from windlass.core.errors import Unavailable
 from windlass.core.model.ids import Millis
+from windlass.core.world.audit import deeds_key
 from windlass.core.world.journal import Entry
-from windlass.core.world.records import NUMBER_KEY, Mark, Record, encode, store_key
+from windlass.core.world.records import NUMBER_KEY, Deeds, Mark, Record, Table, encode, store_key
 from windlass.core.world.world import World
 from windlass.ports.clock import Clock
 from windlass.ports.failpoints import Failpoints
@@ -206,10 +207,15 @@ class Committer:
 
 
 def _writes(entries: Sequence[Entry]) -> list[Write]:
-    """One write per key: the last word of the batch wins."""
+    """One write per key: the last word of the batch wins. The audit of the whole batch is one write."""
     last: dict[str, Record | None] = {}
+    deeds = []
     for entry in entries:
         last[store_key(entry.table, entry.key)] = entry.new
+        if entry.deed is not None:
+            deeds.append(entry.deed)
+    if deeds:
+        last[store_key(Table.OUTBOX, deeds_key(deeds[0].number))] = Deeds(records=tuple(deeds))
     return [Delete(key) if record is None else Put(key, encode(record)) for key, record in last.items()]
 
 

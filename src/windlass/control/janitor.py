@@ -19,7 +19,7 @@ from windlass.core.model.ids import JobId, Millis
 from windlass.core.model.job import JobSpec
 from windlass.core.world.finish import erase
 from windlass.core.world.journal import Entry
-from windlass.core.world.records import JobErased, JobOver, RunOver, Table, decode, table_prefix
+from windlass.core.world.records import Deeds, JobErased, JobOver, Outgoing, RunOver, Table, decode, table_prefix
 from windlass.ports.blobs import Blobs
 from windlass.ports.logs import Logs
 from windlass.ports.store import Store
@@ -34,6 +34,7 @@ class Retention(Struct, frozen=True, kw_only=True):
     """Finished records stay in the store this long, for read models that were away."""
     history_ms: Millis = Millis(30 * 86_400_000)
     """Finished jobs, their events and logs."""
+    audit_ms: Millis = Millis(365 * 86_400_000)
     sweep_ms: Millis = Millis(600_000)
     """Between two rounds."""
     changes_kept: int = 200_000
@@ -80,6 +81,7 @@ class Janitor:
         await self._retire_jobs()
         await self._drop_logs()
         await self._empty_outbox()
+        await self._read_model.forget_audit(Millis(self._brain.clock.now() - self._retention.audit_ms))
         await self._drop_blobs()
         await self._store.compact(max(0, await self._store.revision() - self._retention.changes_kept))
 
@@ -151,7 +153,7 @@ class Janitor:
         self._suspects = unwanted - self._suspects
 
 
-def _over_at(outgoing: JobOver | RunOver | JobErased) -> int:
+def _over_at(outgoing: Outgoing) -> int:
     match outgoing:
         case JobOver(job=job):
             return job.finished_at or job.since
@@ -159,3 +161,5 @@ def _over_at(outgoing: JobOver | RunOver | JobErased) -> int:
             return run.ended_at or run.since
         case JobErased(at=at):
             return at
+        case Deeds(records=records):
+            return records[-1].at

@@ -8,6 +8,7 @@ import anyio
 from msgspec import Struct
 
 from windlass.control.artifacts import Artifacts
+from windlass.control.audit import AuditTrail
 from windlass.control.brain import Brain
 from windlass.control.dispatch import Dispatch
 from windlass.control.intake import Intake
@@ -37,6 +38,7 @@ class ControlPlane:
     dispatch: Dispatch
     intake: Intake
     read_model: ReadModel
+    audit: AuditTrail
     janitor: Janitor
     webhooks: Webhooks
     logbook: Logs

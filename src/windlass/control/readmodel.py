@@ -9,6 +9,7 @@ import anyio
 import structlog
 from anyio.streams.memory import MemoryObjectSendStream
 
+from windlass.core.model.audit import AuditPage, AuditQuery
 from windlass.core.model.ids import JobId, Millis, TenantId
 from windlass.core.model.views import JobEvent, JobPage, JobQuery, JobView, VolumeView
 from windlass.core.world.records import ROOT
@@ -85,6 +86,12 @@ class ReadModel:
 
     async def jobs_over_before(self, moment: Millis, *, limit: int) -> tuple[JobView, ...]:
         return await self._offload(partial(self._tables.jobs_over_before, moment, limit=limit))
+
+    async def audit(self, query: AuditQuery) -> AuditPage:
+        return await self._offload(partial(self._tables.audit, query))
+
+    async def forget_audit(self, before: Millis) -> None:
+        await self._offload(partial(self._tables.forget_audit, before))
 
     async def counts(self) -> dict[str, int]:
         return await self._offload(self._tables.counts)

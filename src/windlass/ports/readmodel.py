@@ -7,6 +7,7 @@ the brain's loop.
 from collections.abc import Sequence
 from typing import Protocol
 
+from windlass.core.model.audit import AuditPage, AuditQuery
 from windlass.core.model.ids import JobId, Millis, TenantId
 from windlass.core.model.views import JobEvent, JobPage, JobQuery, JobView, VolumeView
 from windlass.ports.store import Change
@@ -38,6 +39,10 @@ class ReadTables(Protocol):
     def jobs_over_before(self, moment: Millis, *, limit: int) -> tuple[JobView, ...]:
         """For retention: the oldest first."""
         ...
+
+    def audit(self, query: AuditQuery) -> AuditPage: ...
+
+    def forget_audit(self, before: Millis) -> None: ...
 
     def counts(self) -> dict[str, int]:
         """Jobs by state."""

@@ -54,7 +54,7 @@ class History:
             self.over[line["key"]].append((line, convert(value["job"], Job)))
         elif table == "outbox" and value["type"] == "run-over":
             self.run_over[line["key"]].append((line, convert(value["run"], Run)))
-        elif table == "outbox":
+        elif table == "outbox" and value["type"] == "job-erased":
             self.erased[line["key"]] = line
 
     def of(self, op: str, *outcomes: str) -> Iterator[Line]:

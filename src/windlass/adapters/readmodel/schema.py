@@ -2,9 +2,7 @@
 
 from typing import Final
 
-VERSION: Final = 1
-
-STATEMENTS: Final = (
+_JOBS: Final = (
     """CREATE TABLE jobs (
          id TEXT PRIMARY KEY, tenant TEXT NOT NULL, name TEXT NOT NULL, state TEXT NOT NULL, kind TEXT NOT NULL,
          created_at INTEGER NOT NULL, finished_at INTEGER, revision INTEGER NOT NULL, doc BLOB NOT NULL
@@ -28,3 +26,18 @@ STATEMENTS: Final = (
     "CREATE TABLE position (only INTEGER PRIMARY KEY CHECK (only = 0), revision INTEGER NOT NULL, seq INTEGER NOT NULL)",
     "INSERT INTO position VALUES (0, 0, 0)",
 )
+
+_AUDIT: Final = (
+    # By the number of the decision: one has one record, and their order is the order of commits.
+    """CREATE TABLE audit (
+         number INTEGER PRIMARY KEY, at INTEGER NOT NULL, subject TEXT NOT NULL, actor TEXT NOT NULL, token TEXT NOT NULL,
+         address TEXT NOT NULL, request TEXT NOT NULL, verb TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL,
+         uid TEXT NOT NULL, tenant TEXT NOT NULL, others TEXT NOT NULL, refused TEXT NOT NULL, skipped INTEGER NOT NULL
+       )""",
+    "CREATE INDEX audit_by_actor ON audit (actor, number)",
+    "CREATE INDEX audit_by_uid ON audit (uid, number)",
+)
+
+STEPS: Final = (_JOBS, _AUDIT)
+"""A file of version n has had the first n; a new table is a new step."""
+VERSION: Final = len(STEPS)

@@ -8,8 +8,10 @@ import apsw
 from msgspec import json
 
 from windlass.adapters.readmodel import schema
+from windlass.adapters.readmodel.audit import asked
 from windlass.adapters.readmodel.taking import TakenIn
 from windlass.core.errors import Conflict, Invalid, NotFound, Unavailable
+from windlass.core.model.audit import AuditPage, AuditQuery
 from windlass.core.model.ids import JobId, Millis, TenantId
 from windlass.core.model.job import Job, JobSpec
 from windlass.core.model.run import Run
@@ -114,6 +116,15 @@ class SqliteReadTables:
         rows = self._db.execute("SELECT state, count(*) FROM jobs GROUP BY state")
         return {str(state): cast(int, count) for state, count in rows}
 
+    # — audit —
+
+    def audit(self, query: AuditQuery) -> AuditPage:
+        return AuditPage(**asked(self._db, query), revision=self.revision())
+
+    def forget_audit(self, before: Millis) -> None:
+        with self._db:
+            self._db.execute("DELETE FROM audit WHERE at < ?", (before,))
+
     # — helpers —
 
     def _job_before(self, job: JobId) -> Job | None:
@@ -128,12 +139,11 @@ class SqliteReadTables:
                 code="schema-newer",
                 hint="upgrade windlass, or remove the read model's file: it is refilled from the store",
             )
-        if version == schema.VERSION:
-            return
-        with self._db:
-            for statement in schema.STATEMENTS:
-                self._db.execute(statement)
-            self._db.pragma("user_version", schema.VERSION)
+        for step, statements in enumerate(schema.STEPS[version:], start=version + 1):
+            with self._db:
+                for statement in statements:
+                    self._db.execute(statement)
+                self._db.pragma("user_version", step)
 
     def _resolve(self, tenant: TenantId | None, ref: str) -> JobId | None:
         by_name = "SELECT id FROM jobs WHERE (?1 IS NULL OR tenant = ?1) AND name = ?2 ORDER BY id DESC LIMIT 1"

@@ -7,13 +7,14 @@ import apsw
 from msgspec import json
 from msgspec.structs import replace
 
+from windlass.adapters.readmodel import audit
 from windlass.core.model.ids import JobId
 from windlass.core.model.job import Job, JobState
 from windlass.core.model.narrate import narrate
 from windlass.core.model.run import Run
 from windlass.core.model.views import JobView
 from windlass.core.model.volume import Volume
-from windlass.core.world.records import JobErased, JobOver, RunOver, Table, decode, parse_key
+from windlass.core.world.records import Deeds, JobErased, JobOver, Outgoing, RunOver, Table, decode, parse_key
 from windlass.ports.store import Change
 
 Row = tuple[Any, ...]
@@ -25,6 +26,7 @@ _PUT: Final = {
     "labels": "INSERT OR IGNORE INTO labels VALUES (?, ?, ?)",
     "events": "INSERT OR REPLACE INTO events VALUES (?, ?, ?, ?)",
     "volumes": "INSERT OR REPLACE INTO volumes VALUES (?, ?, ?)",
+    "audit": audit.PUT,
 }
 _ERASE: Final = (
     "DELETE FROM jobs WHERE id = ?",
@@ -116,7 +118,7 @@ class TakenIn:
         self.touched[run.job] = None
         self._rows["runs"][run.id] = (run.job, run.id, doc)
 
-    def _put_outgoing(self, outgoing: JobOver | RunOver | JobErased, revision: int) -> None:
+    def _put_outgoing(self, outgoing: Outgoing, revision: int) -> None:
         match outgoing:
             case JobOver(job=job):
                 self._put_job(job, json.encode(job), revision)
@@ -124,6 +126,8 @@ class TakenIn:
                 self._put_run(run, json.encode(run))
             case JobErased():
                 self._erasures.append(outgoing)
+            case Deeds(records=records):
+                self._rows["audit"].update((deed.number, audit.row(deed)) for deed in records)
 
     def _erase(self, db: apsw.Connection, erased: JobErased) -> None:
         """Its rows go; who follows it is told once more, with the job as over and deleted."""

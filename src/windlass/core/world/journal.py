@@ -6,6 +6,7 @@ from itertools import islice
 
 from msgspec import Struct
 
+from windlass.core.model.audit import Deed
 from windlass.core.world.records import Record, Table
 
 
@@ -17,6 +18,8 @@ class Entry(Struct, frozen=True):
     key: str
     old: Record | None
     new: Record | None
+    deed: Deed | None = None
+    """Who asked for the decision, on its last entry: stored with it, taken back with it."""
 
 
 class Journal:
@@ -31,6 +34,15 @@ class Journal:
 
     def append(self, entry: Entry) -> None:
         self._entries.append(entry)
+
+    def tail(self, since: int) -> list[Entry]:
+        """The entries from place `since` on; few, and so found from the end."""
+        return [self._entries[place] for place in range(since - len(self._entries), 0)]
+
+    def sign(self, deed: Deed) -> None:
+        """The newest decision gets its author."""
+        last = self._entries[-1]
+        self._entries[-1] = Entry(last.number, last.table, last.key, last.old, last.new, deed)
 
     def take(self, entries_max: int) -> list[Entry]:
         """The oldest entries, whole decisions only; one whole decision at least, even if it is larger."""

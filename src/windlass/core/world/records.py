@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from windlass.core.fairness.ledger import Account
+from windlass.core.model.audit import Deed
 from windlass.core.model.burst import BurstSession
 from windlass.core.model.ids import JobId, Millis, TenantId
 from windlass.core.model.job import Job, JobSpec
@@ -19,6 +20,7 @@ from windlass.core.model.node import Node
 from windlass.core.model.run import Run
 from windlass.core.model.spending import BudgetMark, DayTotal, Segment
 from windlass.core.model.tenant import Tenant
+from windlass.core.model.token import IssuedToken
 from windlass.core.model.volume import Volume
 
 
@@ -28,6 +30,8 @@ class Table(StrEnum):
     TOTALS = "totals"
     BURSTS = "bursts"
     BUDGETS = "budgets"
+    GONE = "gone"
+    TOKENS = "tokens"
     ACCOUNTS = "accounts"
     NODES = "nodes"
     JOBS = "jobs"
@@ -40,6 +44,8 @@ class Table(StrEnum):
     SPECS = "specs"
     OUTBOX = "outbox"
 
+    __hash__ = str.__hash__  # enum's own is a function in Python, called for every look into a dictionary
+
 
 KEPT: Final = (
     Table.TENANTS,
@@ -47,6 +53,8 @@ KEPT: Final = (
     Table.TOTALS,
     Table.BURSTS,
     Table.BUDGETS,
+    Table.GONE,
+    Table.TOKENS,
     Table.ACCOUNTS,
     Table.NODES,
     Table.JOBS,
@@ -56,6 +64,12 @@ KEPT: Final = (
     Table.KEYS,
     Table.HOOKS,
 )
+
+
+class Gone(Struct, frozen=True, kw_only=True):
+    """A tenant that was deleted. Its name is never given again: old tokens and history must not become somebody else's."""
+
+    at: Millis
 
 
 class Name(Struct, frozen=True, kw_only=True):
@@ -108,9 +122,16 @@ class JobErased(Struct, frozen=True, kw_only=True, tag="job-erased"):
     at: Millis
 
 
-Outgoing = JobOver | RunOver | JobErased
+class Deeds(Struct, frozen=True, kw_only=True, tag="deeds"):
+    """Who asked for what: the audit of all decisions that one commit made durable, oldest first."""
+
+    records: tuple[Deed, ...]
+
+
+Outgoing = JobOver | RunOver | JobErased | Deeds
 Money = Prices | DayTotal | BurstSession | BudgetMark
-Record = Tenant | Money | Account | Node | Job | Run | Volume | Name | Key | Hook | Answer | JobSpec | Outgoing
+Owner = Tenant | Gone | IssuedToken
+Record = Owner | Money | Account | Node | Job | Run | Volume | Name | Key | Hook | Answer | JobSpec | Outgoing
 
 _TYPES: Final[dict[Table, Any]] = {
     Table.TENANTS: Tenant,
@@ -118,6 +139,8 @@ _TYPES: Final[dict[Table, Any]] = {
     Table.TOTALS: DayTotal,
     Table.BURSTS: BurstSession,
     Table.BUDGETS: BudgetMark,
+    Table.GONE: Gone,
+    Table.TOKENS: IssuedToken,
     Table.ACCOUNTS: Account,
     Table.NODES: Node,
     Table.JOBS: Job,

@@ -5,8 +5,9 @@ and a change is taken back by putting the old record in its place.
 """
 
 from collections import defaultdict
-from collections.abc import Hashable
-from typing import Final, TypeVar, cast
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from windlass.core.admission.budget import cost_reached_at, next_threshold_at
 from windlass.core.admission.usage import Usage
@@ -22,9 +23,10 @@ from windlass.core.model.node import Node
 from windlass.core.model.run import Run
 from windlass.core.model.spending import BudgetMark, DayTotal
 from windlass.core.model.tenant import Tenant
+from windlass.core.model.token import IssuedToken
 from windlass.core.model.volume import Volume
 from windlass.core.placement.nodes import Nodes
-from windlass.core.world.records import Hook, Key, Money, Name, Record, Table
+from windlass.core.world.records import Gone, Hook, Key, Name, Record, Table
 from windlass.core.world.timers import Due, Timers
 
 K = TypeVar("K", bound=Hashable)
@@ -38,6 +40,8 @@ class Tables:
     def __init__(self) -> None:
         self.now = Millis(0)
         self.tenants: dict[TenantId, Tenant] = {}
+        self.gone: dict[TenantId, Gone] = {}
+        self.tokens: dict[str, IssuedToken] = {}
         self.nodes: dict[NodeId, Node] = {}
         self.jobs: dict[JobId, Job] = {}
         self.runs: dict[RunId, Run] = {}
@@ -51,6 +55,8 @@ class Tables:
         self.bursts: defaultdict[TenantId, dict[str, BurstSession]] = defaultdict(dict)
         self.marks: dict[TenantId, BudgetMark] = {}
         # derived
+        self.revoked: set[tuple[TenantId, str]] = set()
+        """Tokens by tenant and id: looked at by every request."""
         self.queue = WaitingQueue()
         self.places = Nodes()
         self.timers = Timers()
@@ -71,6 +77,24 @@ class Tables:
         self.held_until: dict[TenantId, Millis] = {}
         """Tenants with a timer that lets them try again."""
         self.seq = 0
+        self._replacing: Final[dict[Table, Callable[[Any, Any], Record | None]]] = {
+            Table.JOBS: self._replace_job,
+            Table.RUNS: self._replace_run,
+            Table.NODES: self._replace_node,
+            Table.VOLUMES: self._replace_volume,
+            Table.ACCOUNTS: self._replace_account,
+            Table.TENANTS: self._replace_tenant,
+            Table.PRICES: self._replace_prices,
+            Table.TOTALS: self._replace_total,
+            Table.BURSTS: self._replace_burst,
+            Table.BUDGETS: self._replace_mark,
+            Table.GONE: partial(_swap, self.gone),
+            Table.TOKENS: self._replace_token,
+            Table.NAMES: partial(_swap, self.names),
+            Table.HOOKS: partial(_swap, self.hooks),
+            Table.KEYS: self._replace_key,
+        }
+        """A table that is not here is written and never kept."""
 
     @property
     def is_trial(self) -> bool:
@@ -78,29 +102,8 @@ class Tables:
 
     def replace(self, table: Table, key: str, new: Record | None) -> Record | None:
         """Put `new` in the place of the record under `key` (None removes it); answers what was there."""
-        match table:
-            case Table.JOBS:
-                return self._replace_job(JobId(key), cast(Job | None, new))
-            case Table.RUNS:
-                return self._replace_run(RunId(key), cast(Run | None, new))
-            case Table.NODES:
-                return self._replace_node(NodeId(key), cast(Node | None, new))
-            case Table.VOLUMES:
-                return self._replace_volume(VolumeId(key), cast(Volume | None, new))
-            case Table.ACCOUNTS:
-                return self._replace_account(TenantId(key), cast(Account | None, new))
-            case Table.TENANTS:
-                return self._replace_tenant(TenantId(key), cast(Tenant | None, new))
-            case Table.TOTALS | Table.BURSTS | Table.BUDGETS | Table.PRICES:
-                return self._replace_money(table, key, cast(Money | None, new))
-            case Table.NAMES:
-                return _swap(self.names, key, cast(Name | None, new))
-            case Table.HOOKS:
-                return _swap(self.hooks, JobId(key), cast(Hook | None, new))
-            case Table.KEYS:
-                return self._replace_key(key, cast(Key | None, new))
-            case Table.SPECS | Table.ANSWERS | Table.OUTBOX:
-                return None  # written, never kept
+        replacing = self._replacing.get(table)
+        return replacing(key, new) if replacing is not None else None
 
     def hold(self, tenant: TenantId, reasons: Reasons, until: Millis | None) -> None:
         """Out of the running until something of it is released, its limits change, or the moment comes."""
@@ -127,17 +130,9 @@ class Tables:
         self.watch_budget(key)
         return old
 
-    def _replace_money(self, table: Table, key: str, new: Money | None) -> Money | None:
-        match table:
-            case Table.TOTALS:
-                return self._replace_total(key, cast(DayTotal | None, new))
-            case Table.BURSTS:
-                return self._replace_burst(key, cast(BurstSession | None, new))
-            case Table.BUDGETS:
-                return self._replace_mark(TenantId(key), cast(BudgetMark | None, new))
-            case _:
-                old, self.prices = self.prices, cast(Prices | None, new) or Prices()
-                return old
+    def _replace_prices(self, key: str, new: Prices | None) -> Prices:
+        old, self.prices = self.prices, new or Prices()
+        return old
 
     def _replace_total(self, key: str, new: DayTotal | None) -> DayTotal | None:
         old = _swap(self.totals, key, new)
@@ -185,6 +180,14 @@ class Tables:
     def _replace_account(self, key: TenantId, new: Account | None) -> Account | None:
         self.queue.tag(key, new.finish if new is not None else 0)
         return self.ledger.replace(key, new)
+
+    def _replace_token(self, key: str, new: IssuedToken | None) -> IssuedToken | None:
+        old = _swap(self.tokens, key, new)
+        if old is not None:
+            self.revoked.discard((old.tenant, old.id))
+        if new is not None and new.revoked_at is not None:
+            self.revoked.add((new.tenant, new.id))
+        return old
 
     def _replace_job(self, key: JobId, new: Job | None) -> Job | None:
         old = _swap(self.jobs, key, new)

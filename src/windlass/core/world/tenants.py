@@ -7,7 +7,7 @@ from windlass.core.model.bounds import tenant_faults
 from windlass.core.model.ids import Millis, TenantId
 from windlass.core.model.tenant import Tenant
 from windlass.core.world.finish import doom
-from windlass.core.world.records import Table
+from windlass.core.world.records import Gone, Table
 from windlass.core.world.world import World
 
 
@@ -16,6 +16,12 @@ def create_tenant(world: World, tenant: Tenant, *, now: Millis) -> Tenant:
     if tenant.id in world.tables.tenants:
         raise Conflict(
             f"there is a tenant {tenant.id!r} already", code="tenant-exists", hint="change it, or choose another name"
+        )
+    if tenant.id in world.tables.gone:
+        raise Conflict(
+            f"there was a tenant {tenant.id!r}, and its name is not given again",
+            code="tenant-gone",
+            hint="choose another name: old tokens and the history would become this one's",
         )
     made = replace(tenant, created_at=now)
     _check(world, made)
@@ -32,7 +38,7 @@ def change_tenant(world: World, tenant: Tenant, *, now: Millis) -> Tenant:
 
 
 def delete_tenant(world: World, tenant: TenantId, *, now: Millis) -> int:
-    """Refused while it has live jobs. Its account, totals, names, keys and volumes go; its history, with its costs, stays."""
+    """Refused while it has live jobs. Account, totals, names, keys, tokens and volumes go; its history, with its costs, stays."""
     find_tenant(world, tenant)
     tables = world.tables
     live = tables.usage[tenant].jobs if tenant in tables.usage else 0
@@ -56,9 +62,12 @@ def delete_tenant(world: World, tenant: TenantId, *, now: Millis) -> int:
             world.drop(Table.TOTALS, key)
         if tenant in tables.marks:
             world.drop(Table.BUDGETS, tenant)
+        for key in [one for one in tables.tokens if one.startswith(f"{tenant}/")]:
+            world.drop(Table.TOKENS, key)
         if tenant in tables.ledger.accounts():
             world.drop(Table.ACCOUNTS, tenant)
         world.drop(Table.TENANTS, tenant)
+        world.put(Table.GONE, tenant, Gone(at=now))
     return world.number
 
 
