@@ -47,4 +47,7 @@ bench-slurm: parts ## Slurm beside us, in one run (apt, when root on Debian)
 	@tools/parts rivals
 	@$(V)/python -m bench.slurm
 
-.PHONY: help setup setup-dev up parts test simulate check format demo bench bench-slurm
+bench-swarm: parts ## Docker Swarm beside us, in one run
+	@$(V)/python -m bench.swarm
+
+.PHONY: help setup setup-dev up parts test simulate check format demo bench bench-slurm bench-swarm

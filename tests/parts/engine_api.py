@@ -53,9 +53,10 @@ class EngineApi:
         body: Any = None,
         headers: dict[str, str] | None = None,
         timeout: float = 60,
+        version: str = API_VERSION,
     ) -> bytes:
         """One request; bytes go as a tar archive, anything else as JSON. EngineRefused for an answer from 400 on."""
-        target = f"/{API_VERSION}{path}" + (f"?{urlencode(_query(query))}" if query else "")
+        target = f"/{version}{path}" + (f"?{urlencode(_query(query))}" if query else "")
         headers = dict(headers or {})
         if isinstance(body, bytes):
             # Without this header the archive call answers 200 and writes nothing.
