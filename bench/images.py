@@ -1,7 +1,8 @@
 """image-sync beside the seed's way (one node after the other, four ssh processes at once) and beside `ssh` itself.
 
 `python -m bench.images` needs root and the real parts (`tools/parts`): it starts Docker Engines, sshd's and a registry.
-`python -m bench.images limited`, `unlimited`, `peers` or `throughput` prints that figure alone.
+`python -m bench.images limited`, `unlimited`, `peers` or `throughput` prints that figure alone; `--smoke` does the same in
+small, to see that it works: its figures mean nothing.
 """
 
 import contextlib
@@ -18,118 +19,158 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import anyio
+from msgspec import Struct
 from tests.images import making
 from tests.images.lab import PATH, Lab, LabNode, a_lab, docker
 from tests.parts.dockerd import DockerEngine
 
 from bench.links import LimitedLink
+from bench.report import Figure, at_least, at_most, show
 from windlass.images.relay import Target, relay
 from windlass.images.ssh import Shell
 
 NODES = 4
-IMAGES = 40
-IMAGE_BYTES = 600_000
 LINK = 1_000_000
 SLOWEST_LINK = 900_000
+LAYERS = 5
+HELD = 2
+"""Of so many layers the second node of the peer copy has so many already."""
 MIB = 1 << 20
 SYNC = "from windlass.images.command import image_sync; image_sync(prog_name='image-sync')"
 GROUP = "from windlass.images.command import images; images(prog_name='images')"
 
 
-def main(chosen: Sequence[str] = ()) -> None:
-    figures: dict[str, Callable[[], None]] = {
+class Scale(Struct, frozen=True, kw_only=True):
+    images: int = 40
+    image_bytes: int = 600_000
+    turns: int = 3
+    layer_mib: int = 200
+    stream_mib: int = 512
+    stream_turns: int = 5
+
+
+SMOKE = Scale(images=5, image_bytes=60_000, turns=1, layer_mib=10, stream_mib=16, stream_turns=1)
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    figures: dict[str, Callable[[Scale], list[Figure]]] = {
         "limited": limited,
         "unlimited": unlimited,
         "peers": peers,
         "throughput": throughput,
     }
-    for name in chosen or figures:
-        figures[name]()
-        sys.stdout.flush()
+    chosen = [name for name in arguments if name != "--smoke"] or list(figures)
+    unknown = [name for name in chosen if name not in figures]
+    if unknown:
+        sys.exit(f"no such figure: {', '.join(unknown)}; there are {', '.join(figures)}")
+    scale = SMOKE if "--smoke" in arguments else Scale()
+    for name in chosen:
+        show(f"{figures[name].__doc__}", figures[name](scale))
 
 
-def limited() -> None:
+def limited(scale: Scale) -> list[Figure]:
     """(a) Every node behind a link of its own: all nodes together take as long as the slowest alone."""
-    with _pull_cluster() as cluster:
+    with _pull_cluster(scale) as cluster:
         for link, rate in zip(cluster.links, [LINK] * (NODES - 1) + [SLOWEST_LINK], strict=True):
             link.bytes_per_second = rate
         alone = cluster.ours(cluster.nodes[-1:])
         together = cluster.ours(cluster.nodes)
         seed = cluster.seed(cluster.nodes)
-    print(f"limited links, {NODES} nodes × {IMAGES} images of {IMAGE_BYTES // 1000} kB, {LINK / 1e6:.1f} MB/s a node")
-    print(f"  slowest node alone {alone:6.1f} s")
-    print(f"  all nodes          {together:6.1f} s   × {together / alone:.2f} of the slowest alone (goal ≤ 1.15)")
-    print(f"  the seed's way     {seed:6.1f} s   × {seed / together:.2f} of ours (goal ≥ 3)")
+    what = f"{NODES} nodes × {scale.images} images of {scale.image_bytes // 1000} kB at {LINK / 1e6:.1f} MB/s a node"
+    return [
+        at_most(what, together, alone, 1.15, unit="s", beside="the slowest alone"),
+        _times_faster("faster than the seed's way", together, seed, 3),
+    ]
 
 
-def unlimited() -> None:
+def unlimited(scale: Scale) -> list[Figure]:
     """(b) No limit but the processor: never slower than the seed's way. Turn by turn, the best of three each."""
-    with _pull_cluster() as cluster:
+    with _pull_cluster(scale) as cluster:
         ours, seed = [], []
-        for _ in range(3):
+        for _ in range(scale.turns):
             ours.append(cluster.ours(cluster.nodes))
             seed.append(cluster.seed(cluster.nodes))
-    print(f"loopback without limits, {NODES} nodes × {IMAGES} images")
-    print(f"  image-sync     {min(ours):6.1f} s   {' '.join(f'{t:.1f}' for t in ours)}")
-    print(f"  the seed's way {min(seed):6.1f} s   {' '.join(f'{t:.1f}' for t in seed)}")
-    print(f"  ratio          {min(seed) / min(ours):6.2f}     (goal ≥ 1)")
+    return [_times_faster(f"{NODES} nodes × {scale.images} images over loopback", min(ours), min(seed), 1)]
 
 
-def peers() -> None:
-    """(c) 1 GB from one node to five: each layer leaves the first node once, and only what is missing travels."""
+def peers(scale: Scale) -> list[Figure]:
+    """(c) 1 GB from one node to five: each layer leaves the first node once, only what is missing travels, memory is flat."""
     with a_lab() as lab, _folder() as folder:
         nodes = [lab.docker_node() for _ in range(6)]
-        small, _ = _load_image(nodes[0], folder, "bench/small:1", [20] * 5)
-        big, layers = _load_image(nodes[0], folder, "bench/big:1", [200] * 5)
-        _load_image(nodes[1], folder, "bench/part:1", [], layers[:2])
+        small, _ = _load_image(nodes[0], folder, "bench/small:1", [max(1, scale.layer_mib // 10)] * LAYERS)
+        big, layers = _load_image(nodes[0], folder, "bench/big:1", [scale.layer_mib] * LAYERS)
+        _load_image(nodes[1], folder, "bench/part:1", [], layers[:HELD])
         config = lab.config_file(folder / "bench.conf", nodes, "", folder / "logs")
         base = ["-c", str(config), "--prefix", "bench/", "--json"]
         _, small_memory, _ = _run(GROUP, "copy", small, *base)
         seconds, memory, report = _run(GROUP, "copy", big, *base)
         assert len({node.ids()[big] for node in nodes}) == 1, "digests differ"
-        traffic = report["traffic"]
         size = sum(path.stat().st_size for path in layers)
-        print(f"peer copy of {size / 1e9:.2f} GB to 5 nodes, the first of which has 2 of its 5 layers")
-        print(f"  {seconds:.1f} s; digests equal on all six")
-        for number, node in enumerate(nodes):
-            moved = traffic.get(node.name, {"sent": 0, "received": 0})
-            print(f"  node {number}: sent {moved['sent'] / 1e9:5.2f} GB, received {moved['received'] / 1e9:5.2f} GB")
-        print(f"  memory at most {memory:.0f} MiB; {small_memory:.0f} MiB for an image of a tenth (goal: flat)")
+    print(
+        f"\n{size / 1e9:.2f} GB to 5 nodes, one of which has {HELD} of its {LAYERS} layers: {seconds:.1f} s; digests equal"
+    )
+    traffic = [report["traffic"].get(node.name, {"sent": 0, "received": 0}) for node in nodes]
+    for number, moved in enumerate(traffic):
+        print(f"  node {number}: sent {moved['sent'] / 1e9:5.2f} GB, received {moved['received'] / 1e9:5.2f} GB")
+    missing = 4 * size + size * (LAYERS - HELD) / LAYERS
+    received = sum(moved["received"] for moved in traffic)
+    return [
+        at_most("left the first node", traffic[0]["sent"] / 1e9, size / 1e9, 1.02, unit="GB", beside="the image"),
+        at_most("received", received / 1e9, missing / 1e9, 1.02, unit="GB", beside="what was missing"),
+        at_most("memory", memory, small_memory, 1.2, unit="MiB", beside="an image of a tenth"),
+    ]
 
 
-def throughput() -> None:
-    """(c) A stream from node to node through us, beside `ssh a cat | ssh b`. Turn by turn, the median of five."""
+def throughput(scale: Scale) -> list[Figure]:
+    """(c) A stream from node to node through us, beside `ssh a cat | ssh b`. Turn by turn, the median."""
     with a_lab() as lab, _folder() as folder:
         source, target = (LabNode(lab.ssh_node({"PATH": PATH}), dict, folder) for _ in range(2))
         blob = folder / "blob"
         with blob.open("wb") as file:
-            for _ in range(512):
+            for _ in range(scale.stream_mib):
                 file.write(os.urandom(MIB))
         theirs, ours = [], []
-        for _ in range(5):
+        for _ in range(scale.stream_turns):
             theirs.append(_ssh_stream(source, target, blob))
             ours.append(_our_stream(lab, source, target, blob, folder))
-    rates = [blob_bytes / 1e6 for blob_bytes in (512 * MIB / statistics.median(t) for t in (theirs, ours))]
-    print("a stream from node to node through this machine")
-    print(f"  ssh | ssh {rates[0]:6.0f} MB/s")
-    print(f"  ours      {rates[1]:6.0f} MB/s   × {rates[1] / rates[0]:.2f} (goal ≥ 0.9)")
+    rates = [scale.stream_mib * MIB / 1e6 / statistics.median(taken) for taken in (ours, theirs)]
+    return [at_least("a stream through this machine", *rates, 0.9, unit="MB/s", beside="ssh | ssh")]
+
+
+def _times_faster(what: str, ours: float, theirs: float, wanted: float) -> Figure:
+    ratio = theirs / ours
+    beside = f"the seed's way {theirs:.1f} s"
+    return Figure(
+        what=what, ours=f"{ours:.1f} s", beside=beside, ratio=ratio, wanted=f"≥ {wanted:g}", is_met=ratio >= wanted
+    )
 
 
 class _PullCluster:
     """An origin that has every image, and nodes that pull through links of their own under one common name."""
 
-    def __init__(self, lab: Lab, folder: Path, origin: LabNode, nodes: list[LabNode], links: list[LimitedLink]) -> None:
+    def __init__(
+        self,
+        lab: Lab,
+        folder: Path,
+        origin: LabNode,
+        nodes: list[LabNode],
+        links: list[LimitedLink],
+        scale: Scale,
+    ) -> None:
         self.nodes, self.links = nodes, links
         self._lab, self._folder, self._origin = lab, folder, origin
-        self._names = [f"bench/app{number}:1" for number in range(IMAGES)]
+        self._names = [f"bench/app{number}:1" for number in range(scale.images)]
         for name in self._names:
             making.push(
-                lab.registry.address, name.partition(":")[0], ["1"], [making.layer({"x": os.urandom(IMAGE_BYTES)})]
+                lab.registry.address,
+                name.partition(":")[0],
+                ["1"],
+                [making.layer({"x": os.urandom(scale.image_bytes)})],
             )
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(lambda name: origin.ssh.run("docker", "pull", "-q", name), self._names))
         self._ids = {name: image_id for name, image_id in origin.ids().items() if name in self._names}
-        assert len(self._ids) == IMAGES
+        assert len(self._ids) == scale.images
 
     def ours(self, nodes: list[LabNode]) -> float:
         self._empty()
@@ -167,7 +208,7 @@ class _PullCluster:
 
 
 @contextlib.contextmanager
-def _pull_cluster() -> Iterator[_PullCluster]:
+def _pull_cluster(scale: Scale) -> Iterator[_PullCluster]:
     """Docker asks a mirror first for names of the default registry, so every node has the same names and its own link."""
     with a_lab() as lab, _folder() as folder, contextlib.ExitStack() as stack:
         links = [stack.enter_context(LimitedLink(lab.registry.port)) for _ in range(NODES)]
@@ -177,7 +218,7 @@ def _pull_cluster() -> Iterator[_PullCluster]:
             host = f"unix://{engine.socket}"
             ssh = lab.ssh_node({"DOCKER_HOST": host, "PATH": PATH})
             nodes.append(LabNode(ssh, lambda host=host: _plain_ids(host), folder))
-        yield _PullCluster(lab, folder, nodes[0], nodes[1:], links)
+        yield _PullCluster(lab, folder, nodes[0], nodes[1:], links, scale)
 
 
 def _plain_ids(host: str) -> dict[str, str]:

@@ -21,7 +21,8 @@ from windlass.wire.job import JobDocument
 from windlass.wire.quantities import write_bytes, write_cpu, write_seconds
 
 GUIDES = ROOT / "docs" / "guides"
-SOURCES = [path for path in (ROOT / "src" / "windlass").rglob("*.py") if not {"testing", "images"} & set(path.parts)]
+PACKAGE = ROOT / "src" / "windlass"
+SOURCES = [path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] not in ("testing", "images")]
 OF_THE_SERVER = {"metadata.uid", "metadata.creationTimestamp", "status"}
 WRITTEN = {
     "spec.resources.cpu": write_cpu,

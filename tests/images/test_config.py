@@ -160,7 +160,7 @@ CHOSEN = {"NODES": ("a",), "PREFIXES": ("x/",)}
 def test_the_file_of_init_names_every_setting_and_runs_only_when_edited(name: str, tmp_path: Path) -> None:
     text = initial_settings(name.endswith(".toml"))
     path = write(tmp_path, text, name)
-    with pytest.raises(ImageSyncError, match="not set: NODES, PREFIXES;"):
+    with pytest.raises(ImageSyncError, match=r"not set: NODES, PREFIXES\."):
         load_config(path, {}, {})
     config = load_config(path, CHOSEN, {})
     assert config.settings == Settings()
@@ -196,7 +196,7 @@ def test_every_mistake_is_named_at_once_with_its_place(tmp_path: Path) -> None:
     assert lines[0] == "7 mistakes in the settings:"
     begun = [f"{path} line {number}: " for number in (4, 5, 6, 7)]
     begun += [
-        f"{path}: required but not set: LOG_DIR;",
+        f"{path}: required but not set: LOG_DIR.",
         f"{path}: not a node: 'a;b', '-oProxyCommand=x';",
         "command line: not a prefix: '*';",
     ]

@@ -41,7 +41,7 @@ def test_status_shows_a_node_that_is_down_and_does_not_call_the_rest_equal_every
     row = next(line for line in done.stdout.splitlines() if line.startswith(name))
     assert row.split()[-3:] == ["=", "?", "="]
     assert done.stdout.splitlines()[-1] == (
-        f"1 image equal among the 2 nodes that answered; not known on {nodes[1]} (exit 3)"
+        f"1 image equal among the 2 nodes that could take part; not known on {nodes[1]} (exit 3)"
     )
     assert done.returncode == 3
     assert nodes[1] in done.stderr
@@ -75,8 +75,9 @@ def test_an_unusable_node_has_its_line_in_the_failed_log_and_its_place_in_the_ta
     done = run("-c", config)
     assert done.returncode == 3
     (line,) = logged(tmp_path / "logs", "failed_images").splitlines()
-    assert line.partition("] ")[2].startswith(f"{nodes[1]} * - FAILED (NODE ssh.")
+    assert line.partition("] ")[2].startswith(f"{nodes[1]} * - FAILED (NODE ssh.unreachable)")
     table = [line.split()[0] for line in done.stdout.splitlines()[1:4]]
+    assert f"1 image equal among the 2 nodes that could take part; not known on {nodes[1]} (exit 3)" in done.stdout
     assert table == nodes, "as the settings list them, not as they answered"
 
 
@@ -94,10 +95,10 @@ def test_a_dry_run_says_who_would_send_and_that_it_was_one(lab: Lab, tmp_path: P
     config = lab.config_file(tmp_path / "c.conf", [has, lacks], "", tmp_path / "logs")
     base = ("-c", config, "--dry-run", "-p", "registry.test/")
     pulls = run(*base)
-    assert f"{lacks.name}  registry.test/app:1  pull\n" in pulls.stdout
+    assert f"{lacks.name}  registry.test/app:1  1000 B  pull\n" in pulls.stdout
     assert "dry run, nothing was done: 1 pull from the registry" in pulls.stdout
     copies = run(*base, "--from-peers")
-    assert f"{lacks.name}  registry.test/app:1  copy from {has.name}\n" in copies.stdout
+    assert f"{lacks.name}  registry.test/app:1  1000 B  copy from {has.name}\n" in copies.stdout
     assert "dry run, nothing was done: 1 copy between nodes" in copies.stdout
     (wanted,) = json.loads(run(*base, "--from-peers", "--json").stdout)["wanted"]
     assert (wanted["via"], wanted["senders"]) == ("peers", [has.name])
@@ -113,7 +114,7 @@ def test_a_dry_run_between_nodes_leaves_a_moved_tag_alone_until_a_source_is_name
     base = ("-c", config, "--dry-run", "-p", "registry.test/")
     assert run(*base, "--from-peers").stdout.count("left alone: the tag moved") == 2
     settled = run(*base, "--source", right.name).stdout
-    assert f"{left.name}  {name}  copy from {right.name}; the tag moved\n" in settled
+    assert f"{left.name}  {name}  1000 B  copy from {right.name}; the tag moved\n" in settled
 
 
 def test_a_prefix_that_matches_nothing_is_named_everywhere_a_person_may_look(lab: Lab, tmp_path: Path) -> None:

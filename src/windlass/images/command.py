@@ -16,13 +16,13 @@ def _shared(command: Any) -> Any:
     options = (
         click.option("--config", "-c", type=click.Path(path_type=Path, dir_okay=False), help="Settings file."),
         click.option("--node", "-n", "nodes", multiple=True, metavar="[USER@]HOST[:PORT]", help="Instead of NODES."),
-        click.option("--prefix", "-p", "prefixes", multiple=True, help="Instead of PREFIXES."),
-        click.option("--log-dir", help="Instead of LOG_DIR."),
+        click.option("--prefix", "-p", "prefixes", multiple=True, metavar="TEXT", help="Instead of PREFIXES."),
+        click.option("--log-dir", metavar="FOLDER", help="Instead of LOG_DIR."),
         click.option("--timeout", "time_out", metavar="SECONDS", help="Instead of TIME_OUT."),
         click.option("--max-parallel", metavar="N", help="Pulls at once on each node."),
         click.option("--max-total", metavar="N", help="Pulls at once over all nodes."),
-        click.option("--runtime", help="auto, all, or some of crictl docker ctr podman."),
-        click.option("--log-level", help="DEBUG, INFO, WARNING or ERROR."),
+        click.option("--runtime", metavar="NAMES", help="auto, all, or some of crictl docker ctr podman."),
+        click.option("--log-level", metavar="LEVEL", help="DEBUG, INFO, WARNING or ERROR."),
         click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other setting."),
         click.option(
             "--lock-file", type=click.Path(path_type=Path, dir_okay=False), help="Instead of LOG_DIR/image-sync.lock."
@@ -39,7 +39,12 @@ _HELP = {"help_option_names": ["-h", "--help"]}
 @click.command("image-sync", context_settings=_HELP)
 @_shared
 @click.option(
-    "--init", "init_path", is_flag=False, flag_value="image-sync.conf", help="Write a commented settings file."
+    "--init",
+    "init_path",
+    is_flag=False,
+    flag_value="image-sync.conf",
+    metavar="[FILE]",
+    help="Write a commented settings file, image-sync.conf or FILE.",
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be done.")
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON on stdout.")

@@ -213,9 +213,8 @@ def _missing(keys: Sequence[str], path: Path | None) -> ImageSyncError:
     return ImageSyncError(
         "config.missing",
         f"required but not set: {', '.join(keys)}",
-        where=str(path) if path else "command line (no settings file was found)",
-        expected="NODES (or NODE1, NODE2 …), PREFIXES (or PREFIX1 …) and LOG_DIR",
-        next_step=f"{'Set them there; ' if path else ''}image-sync --init FILE writes a commented file to start from",
+        where=str(path) if path else "no settings file, and the command line does not say it",
+        next_step=f"{'Set them there; ' if path else ''}image-sync --init FILE writes a commented example",
     )
 
 

@@ -81,7 +81,9 @@ def _wants(before: Comparison, order: CopyOrder) -> tuple[Want, ...]:
     row = next((row for row in before.rows if row.name == order.name), None)
     if row is None or (order.source and row.cells[order.source].state is CellState.MISSING):
         where = order.source or "any node"
-        raise ImageSyncError("image.absent", f"{order.name} is not on {where}", next_step="images status shows what is")
+        raise ImageSyncError(
+            "image.absent", f"{order.name} is not on {where}", next_step="windlass images status shows what is there"
+        )
     return tuple(
         Want(node=node, name=row.name, image_id=row.content().id, size=row.size, has_moved=row.has_moved)
         for node, cell in row.cells.items()

@@ -16,7 +16,9 @@ class Progress(Protocol):
 
     def done(self, node: str, size: int, *, ok: bool) -> None: ...
 
-    def say(self, text: str) -> None: ...
+    def say(self, text: str) -> None:
+        """A line above the bars: what the run has come to."""
+        ...
 
 
 class Quiet:
@@ -42,7 +44,7 @@ def bars() -> Iterator[Progress]:
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
-        TextColumn("{task.fields[images]}/{task.fields[wanted]} images", markup=False),
+        TextColumn("{task.fields[note]}", markup=False),
         DownloadColumn(binary_units=True),
         TimeElapsedColumn(),
     )
@@ -53,22 +55,37 @@ def bars() -> Iterator[Progress]:
 class _Bars:
     def __init__(self, shown: "RichProgress") -> None:
         self._shown = shown
-        self._tasks: dict[str, tuple[TaskID, int, int]] = {}
+        self._nodes: dict[str, _Bar] = {}
 
     def expect(self, node: str, images: int, size: int) -> None:
-        if node in self._tasks:
-            task, wanted, seen = self._tasks[node]
-            self._tasks[node] = (task, wanted + images, seen)
-            total = self._shown.tasks[self._shown.task_ids.index(task)].total or 0
-            self._shown.update(task, total=total + max(size, 1), wanted=wanted + images)
-            return
-        task = self._shown.add_task(node, total=max(size, 1), images=0, wanted=images)
-        self._tasks[node] = (task, images, 0)
+        bar = self._nodes.get(node)
+        if bar is None:
+            bar = self._nodes[node] = _Bar(self._shown.add_task(node, total=0, note=""))
+        # What a pull did not bring and a peer shall is counted once.
+        bar.failed = max(0, bar.failed - images)
+        bar.wanted = max(bar.wanted, bar.got + bar.failed + images)
+        bar.size = max(bar.size, bar.got_size + size, 1)
+        self._shown.update(bar.task, total=bar.size, note=bar.note)
 
     def done(self, node: str, size: int, *, ok: bool) -> None:
-        task, wanted, seen = self._tasks[node]
-        self._tasks[node] = (task, wanted, seen + ok)
-        self._shown.update(task, advance=size, images=seen + ok)
+        bar = self._nodes[node]
+        bar.got += ok
+        bar.failed += not ok
+        bar.got_size += size if ok else 0
+        # A bar that stops short says that something did not arrive.
+        self._shown.update(bar.task, completed=bar.got_size, note=bar.note)
 
     def say(self, text: str) -> None:
         self._shown.console.print(text, markup=False, highlight=False)
+
+
+class _Bar:
+    """One node's: how many images of how many, and how many failed."""
+
+    def __init__(self, task: "TaskID") -> None:
+        self.task = task
+        self.wanted = self.got = self.failed = self.size = self.got_size = 0
+
+    @property
+    def note(self) -> str:
+        return f"{self.got}/{self.wanted} images{f', {self.failed} failed' if self.failed else ''}"

@@ -77,9 +77,11 @@ class PruneReport(Struct, frozen=True, kw_only=True):
 
     def as_text(self) -> str:
         rows: list[Sequence[str]] = [("NODE", "IMAGE", "SIZE", "")]
-        rows += [(entry.node, entry.name, show_size(entry.size), entry.words) for entry in self.removed]
         for node, plan in self.plans.items():
-            rows += [(node, str(kept.name), "", f"stays: {kept.reason}") for kept in plan.kept]
+            mine = sorted((entry for entry in self.removed if entry.node == node), key=lambda entry: entry.name)
+            rows += [(node, entry.name, show_size(entry.size), entry.words) for entry in mine]
+            kept = sorted(plan.kept, key=lambda kept: str(kept.name))
+            rows += [(node, str(one.name), "", f"stays: {one.reason}") for one in kept]
         lines = [*align(rows), *map(str, self.faults.values()), *unmatched_warnings(self.unmatched), self.verdict()]
         return "\n".join(lines)
 

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from windlass.core.distribution import CellState, Comparison, Row, Want
 from windlass.images.report import Outcome, Report, Result
@@ -23,18 +23,13 @@ def summary(report: Report) -> str:
         *_failure_lines(report),
         *unmatched_warnings(report.unmatched),
     ]
-    if report.is_dry_run:
-        lines += _dry_lines(report)
-    elif report.exit_code == 0:
-        lines.append(_even(len(report.after.rows), len(report.nodes)))
-    else:
-        lines.append("not all images are equal on all nodes (exit 3)")
-    return "\n".join(lines)
+    lines += _copied_lines(report)
+    return "\n".join([*lines, *(_dry_lines(report) if report.is_dry_run else [_ending(report)])])
 
 
 def failures(report: Report) -> str:
     """What went wrong, for whoever sees nothing else of the run."""
-    return "\n".join(["image-sync: not all images are equal on all nodes", *_failure_lines(report)])
+    return "\n".join([f"image-sync: {_ending(report)}", *_failure_lines(report)])
 
 
 def unmatched_warnings(unmatched: Iterable[str]) -> list[str]:
@@ -55,7 +50,7 @@ def matrix(status: Status) -> str:
         lines += [f"{head}  {node}" for head, node in zip(heads, status.order, strict=True)]
     lines += ["= present, - missing, ≠ different, ? no answer"]
     lines += [str(fault) for fault in status.faults.values()]
-    return "\n".join([*lines, *_moved_lines(comparison), *unmatched_warnings(status.unmatched), _verdict(status)])
+    return "\n".join([*lines, *_moved_lines(comparison), *unmatched_warnings(status.unmatched), _standing(status)])
 
 
 def matrix_csv(status: Status) -> str:
@@ -76,43 +71,50 @@ def matrix_csv(status: Status) -> str:
 
 def align(rows: Iterable[Sequence[str]]) -> list[str]:
     table = list(rows)
+    if not table:
+        return []
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
 
 
 def _node_table(report: Report) -> list[str]:
-    rows: list[Sequence[str]] = [("NODE", "RUNTIME", "WANTED", "SUCCESS", "FAILED", "TIMEOUT", "SENT", "RECEIVED")]
+    """Only columns that can say something: a dry run has no ends, and without copies no bytes are known."""
+    ends = () if report.is_dry_run else (Outcome.SUCCESS, Outcome.FAILED, Outcome.TIMEOUT)
+    moved = ("sent", "received") if report.traffic else ()
+    heads = ("NODE", "RUNTIME", "WANTED", *map(str, ends), *(name.upper() for name in moved))
+    rows: list[Sequence[str]] = [heads]
     for node in report.order:
         if node in report.faults:
-            rows.append((node, "unusable", *("-" * 6)))
+            rows.append((node, "unusable", *("-" * (len(heads) - 2))))
             continue
-        ends = [
-            sum(result.node == node and result.outcome is outcome for result in report.results)
-            for outcome in (Outcome.SUCCESS, Outcome.FAILED, Outcome.TIMEOUT)
-        ]
-        wanted = sum(want.node == node for want in report.wants)
-        moved = report.traffic.get(node, {"sent": 0, "received": 0})
-        sizes = show_size(moved["sent"]), show_size(moved["received"])
-        rows.append((node, report.nodes[node], str(wanted), *map(str, ends), *sizes))
+        counts = [sum(want.node == node for want in report.wants)]
+        counts += [sum(r.node == node and r.outcome is outcome for r in report.results) for outcome in ends]
+        sizes = (show_size(report.traffic.get(node, {}).get(name, 0)) for name in moved)
+        rows.append((node, report.nodes[node], *map(str, counts), *sizes))
     return align(rows)
 
 
 def _dry_lines(report: Report) -> list[str]:
-    """What would happen, then each image with its way."""
-    sizes = show_size(sum(want.size for want in report.wants))
+    """Each image with its way, by node; then the sum."""
+    places = {name: place for place, name in enumerate(report.order)}
+    wants = sorted(report.wants, key=lambda want: places[want.node])
+    lines = align((want.node, str(want.name), show_size(want.size), _way(report, want)) for want in wants)
     ways = [way.via for way in report.ways.values()]
     pulls, copies = ways.count("registry"), ways.count("peers")
-    lines = [f"  {want.node}  {want.name}  {_way(report, want)}" for want in report.wants]
+    sizes = show_size(sum(want.size for want in wants))
     if pulls:
-        lines.append(f"dry run, nothing was done: {count(pulls, 'pull')} from the registry, up to {sizes}")
+        said = f"nothing was done: {count(pulls, 'pull')} from the registry, up to {sizes}"
     elif copies:
-        copied = f"{copies} {'copy' if copies == 1 else 'copies'}"
-        lines.append(f"dry run, nothing was done: {copied} between nodes, up to {sizes}")
-    elif report.exit_code == 0:
-        lines.append(f"dry run, nothing to do: {_even(len(report.after.rows), len(report.nodes))}")
+        said = f"nothing was done: {copies} {'copy' if copies == 1 else 'copies'} between nodes, up to {sizes}"
     else:
-        lines.append("dry run, nothing to do on the nodes that answered (exit 3)")
-    return lines
+        said = f"nothing to do: {_even(len(report.after.rows), len(report.nodes))}"
+    return [*lines, f"dry run, {said}{_silent(report)}"]
+
+
+def _silent(report: Report) -> str:
+    if report.exit_code == 0:
+        return ""
+    return f"; not known on {', '.join(report.faults)} (exit 3)" if report.faults else " (exit 3)"
 
 
 def _way(report: Report, want: Want) -> str:
@@ -127,6 +129,11 @@ def _way(report: Report, want: Want) -> str:
 
 def _moved_lines(comparison: Comparison) -> list[str]:
     return [f"moved tag: {row.name}: {_versions(row)}" for row in comparison.moved()]
+
+
+def _copied_lines(report: Report) -> list[str]:
+    copied = sum(r.outcome is Outcome.SUCCESS and r.via != "registry" for r in report.results)
+    return [f"{count(copied, 'image')} came from other nodes, not from the registry"] if copied else []
 
 
 def _failure_lines(report: Report) -> list[str]:
@@ -148,17 +155,33 @@ def _sign(row: Row, node: str) -> str:
     return _SIGNS[cell.state] if cell else "?"
 
 
-def _verdict(status: Status) -> str:
-    rows, silent = status.comparison.rows, [node for node in status.order if node in status.faults]
-    uneven = sum(not row.is_even for row in rows)
-    answered = len(status.order) - len(silent)
-    if not silent:
-        return f"{uneven} of {count(len(rows), 'image')} not equal" if uneven else _even(len(rows), answered)
-    if not answered:
-        return "no node answered (exit 3)"
-    among = f"among the {count(answered, 'node')} that answered"
-    found = f"{uneven} of {count(len(rows), 'image')} not equal" if uneven else f"{count(len(rows), 'image')} equal"
-    return f"{found} {among}; not known on {', '.join(silent)} (exit 3)"
+def _ending(report: Report) -> str:
+    """The verdict over a run, with its exit code when that is not 0."""
+    said = _verdict(report.after, report.order, report.faults)
+    if report.exit_code == 0:
+        return said
+    failed = len(report.results) - report.counts()["SUCCESS"]
+    return f"{said}{f'; {failed} failed' if failed else ''} (exit {report.exit_code})"
+
+
+def _standing(status: Status) -> str:
+    said = _verdict(status.comparison, status.order, status.faults)
+    return f"{said} (exit 3)" if status.faults else said
+
+
+def _verdict(comparison: Comparison, order: Sequence[str], faults: Container[str]) -> str:
+    """What is known, and of whom nothing is: equal among those that answered is not equal."""
+    images = len(comparison.rows)
+    silent = [node for node in order if node in faults]
+    answered = len(order) - len(silent)
+    uneven = sum(not row.is_even for row in comparison.rows)
+    if silent and not answered:
+        return "no node could take part"
+    if silent:
+        among = f"among the {count(answered, 'node')} that could take part"
+        found = f"{uneven} of {count(images, 'image')} not equal" if uneven else f"{count(images, 'image')} equal"
+        return f"{found} {among}; not known on {', '.join(silent)}"
+    return f"{uneven} of {count(images, 'image')} not equal" if uneven else _even(images, answered)
 
 
 def _even(images: int, nodes: int) -> str:

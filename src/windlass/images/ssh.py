@@ -11,6 +11,7 @@ import contextlib
 import os
 import re
 import shlex
+import socket
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -272,12 +273,28 @@ def _translated(node: str) -> "Any":
         step = "Load the key into the agent, or set SSH_KEY or IdentityFile"
         raise NodeError("ssh.denied", "login refused", where=node, next_step=step) from error
     except (TimeoutError, asyncssh.TimeoutError) as error:
-        raise NodeError("ssh.unreachable", "no answer in time", where=node, next_step="SSH_CONNECT_TIMEOUT") from error
-    except (OSError, ValueError, asyncssh.Error) as error:
+        step = f"{_by_hand(node)}; a slow one may need a longer SSH_CONNECT_TIMEOUT"
+        raise NodeError("ssh.unreachable", "no answer in time", where=node, next_step=step) from error
+    except OSError as error:
+        raise NodeError("ssh.unreachable", _plain(error), where=node, next_step=_by_hand(node)) from error
+    except (ValueError, asyncssh.Error) as error:
         reason = clean(str(error)) or type(error).__name__
-        raise NodeError(
-            "ssh.failed", reason, where=node, next_step=f"Try it with ssh itself: ssh to {node}, command true"
-        ) from error
+        raise NodeError("ssh.failed", reason, where=node, next_step=_by_hand(node)) from error
+
+
+def _plain(error: OSError) -> str:
+    """Without the numbers of the system: `connection refused`, `name or service not known`."""
+    if isinstance(error, socket.gaierror):
+        return clean(str(error.strerror)).lower()
+    return os.strerror(error.errno).lower() if error.errno else clean(str(error)) or type(error).__name__
+
+
+def _by_hand(node: str) -> str:
+    """The command a person would try; a node's name is not always one that ssh takes."""
+    address = parse_address(node)
+    port = f"-p {address.port} " if address.port else ""
+    user = f"{address.user}@" if address.user else ""
+    return f"Try it by hand: ssh {port}{user}{address.host} true"
 
 
 def _existing(path: str, key: str) -> str:

@@ -1,7 +1,7 @@
 """`status`: what every node has, held against each other; nothing is changed."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from msgspec import Struct
 
@@ -10,8 +10,6 @@ from windlass.images.config import Config
 from windlass.images.errors import ImageSyncError
 from windlass.images.nodes import open_crew, take_inventories
 from windlass.images.report import EXIT_INCOMPLETE, EXIT_OK, moved_tags
-
-_NO_ANSWER: Final = frozenset({"ssh.unreachable", "ssh.failed"})
 
 
 class Status(Struct, frozen=True, kw_only=True):
@@ -34,7 +32,7 @@ class Status(Struct, frozen=True, kw_only=True):
 
     def state_of(self, node: str) -> str:
         """What stands where a node with a fault would have its cell."""
-        return "unreachable" if self.faults[node].code in _NO_ANSWER else "unusable"
+        return "unreachable" if self.faults[node].code == "ssh.unreachable" else "unusable"
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -22,6 +22,7 @@ from windlass.images.peers import copy_from_peers, is_worth_a_copy, planned_way
 from windlass.images.progress import Progress
 from windlass.images.pulls import Tools, pull_all
 from windlass.images.report import Outcome, Report, Result, Traffic, Way
+from windlass.images.text import count
 
 _ROUNDS_MAX: Final = 3
 
@@ -47,7 +48,10 @@ async def synchronise(
         total=anyio.CapacityLimiter(config.settings.max_total),
         pause=pause,
     )
+    progress.say(f"connecting to {count(len(config.nodes), 'node')}")
     async with open_crew(config) as crew:
+        for fault in crew.faults.values():
+            progress.say(str(fault))
         run = _Run(config, crew, tools, choices)
         try:
             report = await run.to_the_end(started)
@@ -81,7 +85,9 @@ class _Run:
             wants = [want for want in wanted_pulls(after, source=self._choices.source) if self._is_open(want)]
             if not wants:
                 break
+            self._tools.progress.say(f"{count(len(wants), 'image')} to get")
             await self._get(wants, after)
+            self._tools.progress.say("listing again")
             after = await self._look()
             self._verify(wants, after)
         if not self._choices.is_dry_run:

@@ -81,7 +81,8 @@ def compare(inventories: Sequence[Inventory], prefixes: Sequence[str], *, source
     """Hold all nodes against each other. `source` names the node whose versions count, where they differ."""
     named = {inventory.node: inventory.by_name() for inventory in inventories}
     by_id = {inventory.node: {image.id: image for image in inventory.images} for inventory in inventories}
-    names = sorted({name for images in named.values() for name in images if in_scope(name, prefixes)}, key=str)
+    found = {name for images in named.values() for name in images if in_scope(name, prefixes)}
+    names = sorted(found, key=lambda name: (name.repository, name.tag or "", name.digest or ""))
     rows = tuple(_row(name, named, by_id, source) for name in names)
     return Comparison(nodes=tuple(named), rows=rows)
 
