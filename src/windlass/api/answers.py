@@ -11,7 +11,8 @@ from windlass.core.model.job import JobState
 from windlass.core.model.views import JobView
 from windlass.wire.render import job_manifest
 
-JSON: Final = "application/json"
+_JSON_HEADERS: Final = ((b"content-type", b"application/json"),)
+_REVISION: Final = REVISION_HEADER.encode()
 
 
 def answer(
@@ -23,10 +24,23 @@ def answer(
 def raw_answer(
     body: bytes, *, status: int = 200, revision: int | None = None, headers: Mapping[str, str] | None = None
 ) -> Response:
-    response = Response(body, status, headers=dict(headers or {}), media_type=JSON)
+    """A JSON body that is written already."""
+    raw = [*_JSON_HEADERS, (b"content-length", b"%d" % len(body))]
     if revision is not None:
-        response.headers[REVISION_HEADER] = str(revision)
-    return response
+        raw.append((_REVISION, b"%d" % revision))
+    if headers:
+        raw += [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    return _RawResponse(body, status, raw)
+
+
+class _RawResponse(Response):
+    """A response whose head is at hand: nothing is looked for in it or added to it. One is made for every submit."""
+
+    def __init__(self, body: bytes, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        self.body = body
+        self.status_code = status
+        self.raw_headers = headers
+        self.background = None
 
 
 def manifest_of(context: Context, view: JobView) -> dict[str, Any]:

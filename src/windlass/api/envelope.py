@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 import structlog
-from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -62,9 +61,8 @@ class Envelope:
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
         request_id = self._make_id()
-        state = scope.setdefault("state", {})
-        state["request_id"] = request_id
-        answer = _Answer(send, lambda headers: self._stamp(headers, scope, request_id))
+        scope.setdefault("state", {})["request_id"] = request_id
+        answer = _Answer(send, self._stamp, scope)
         has_entered = self._crowd.enter()
         try:
             refusal = self._refusal(scope, has_entered)
@@ -91,36 +89,41 @@ class Envelope:
             return Misdirected("the Host header is not a name of this server")
         return None
 
-    def _stamp(self, headers: RawHeaders, scope: Scope, request_id: str) -> None:
+    def _stamp(self, headers: RawHeaders, scope: Scope) -> None:
         """What a route has set stays. Raw pairs, because this is done for every answer."""
         given = {name for name, _ in headers}
-        headers.append((_REQUEST_ID, request_id.encode()))
-        headers.extend(pair for pair in _ALWAYS if pair[0] not in given)
+        headers.append((_REQUEST_ID, scope["state"]["request_id"].encode()))
+        for pair in _ALWAYS:
+            if pair[0] not in given:
+                headers.append(pair)
         if _REVISION not in given:
-            headers.append((_REVISION, str(self._revision()).encode()))
+            headers.append((_REVISION, b"%d" % self._revision()))
         if scope["state"].get("is_stale"):
             headers.append((_STALE, b"true"))
 
     def _is_host_ours(self, scope: Scope) -> bool:
         if not self._hosts:
             return True
-        names = Headers(scope=scope).getlist("host")
-        return len(names) == 1 and _without_port(names[0]).lower() in self._hosts
+        names = [value for name, value in scope["headers"] if name == b"host"]
+        return len(names) == 1 and _without_port(names[0].decode("latin-1")).lower() in self._hosts
 
 
 class _Answer:
     """Counts whether and how an answer has begun, and stamps its head."""
 
-    def __init__(self, send: Send, stamp: Callable[[RawHeaders], None]) -> None:
+    __slots__ = ("_scope", "_send", "_stamp", "status")
+
+    def __init__(self, send: Send, stamp: Callable[[RawHeaders, Scope], None], scope: Scope) -> None:
         self._send = send
         self._stamp = stamp
+        self._scope = scope
         self.status = 0
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = message["headers"] = list(message.get("headers", ()))
-            self._stamp(headers)
+            self._stamp(headers, self._scope)
         await self._send(message)
 
 

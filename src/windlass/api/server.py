@@ -75,6 +75,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     """Bounds the head of a request in bytes and in time; the parser itself takes any number of headers, however slowly."""
 
     _head_bytes = 0
+    _is_in_head = True
     _patience: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
@@ -87,7 +88,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self._head_bytes = 0
-        self._wait_for_head()
+        self._is_in_head = True
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
@@ -99,7 +100,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        self._stop_waiting()
+        self._is_in_head = False
         if self._head_bytes <= HEAD_BYTES_MAX:
             super().on_headers_complete()
 
@@ -108,8 +109,14 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def data_received(self, data: bytes) -> None:
-        if not self.transport.is_closing():
-            super().data_received(data)
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        # Most heads come whole: only one that has begun and is not yet there is waited for.
+        if not self._is_in_head:
+            self._stop_waiting()
+        elif self._patience is None:
+            self._wait_for_head()
 
     def shutdown(self) -> None:
         """Followers end at once: what they wait for may never come, and they know how to come back."""
@@ -130,8 +137,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _wait_for_head(self) -> None:
-        if self._patience is None:
-            self._patience = self.loop.call_later(HEAD_SECONDS_MAX, self.transport.close)
+        self._patience = self.loop.call_later(HEAD_SECONDS_MAX, self.transport.close)
 
     def _stop_waiting(self) -> None:
         if self._patience is not None:

@@ -7,6 +7,7 @@ gives the form a person would have written.
 import re
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 CPU_MILLIS_MIN: Final = 10
@@ -72,6 +73,7 @@ def write_cpu(millis: int) -> str:
     return f"{millis}m" if rest else str(cores)
 
 
+@lru_cache(maxsize=1024)
 def write_bytes(size: int) -> str:
     """The largest binary unit that divides it; plain digits when none does."""
     for suffix in ("Ti", "Gi", "Mi", "Ki"):

@@ -6,6 +6,7 @@ and tests hold the two together.
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final
 
 from windlass.core.model.ids import Millis, run_id
@@ -72,19 +73,7 @@ def spec_document(asked: Submission) -> dict[str, Any]:
         "network": spec.wants_network,
         "pvcSize": write_bytes(spec.volume_size_bytes),
     }
-    given = {
-        "image": spec.image,
-        "command": list(spec.command),
-        "env": dict(spec.env),
-        "workdir": spec.workdir,
-        "onLostNode": asked.on_lost_node and asked.on_lost_node.value,
-        "pool": asked.pools and asked.pools[0],
-        "nodeSelector": dict(asked.node_labels),
-        "webhook": spec.webhook and {"url": spec.webhook},
-        "storageClass": spec.storage_class,
-        "queueName": spec.queue_name,
-    }
-    document |= {name: value for name, value in given.items() if value}
+    _add_given(document, asked)
     if asked.timeout_ms is not None:
         document["timeoutSeconds"] = asked.timeout_ms // 1000
     if asked.cost_max is not None:
@@ -94,6 +83,31 @@ def spec_document(asked: Submission) -> dict[str, Any]:
         document["input"] = {"type": "image", "path": spec.input_path}
         document["output"] = {"path": spec.output_path}
     return document
+
+
+def _add_given(document: dict[str, Any], asked: Submission) -> None:
+    """What has no default worth spelling out."""
+    spec = asked.spec
+    if spec.image:
+        document["image"] = spec.image
+    if spec.command:
+        document["command"] = list(spec.command)
+    if spec.env:
+        document["env"] = dict(spec.env)
+    if spec.workdir:
+        document["workdir"] = spec.workdir
+    if asked.on_lost_node:
+        document["onLostNode"] = asked.on_lost_node.value
+    if asked.pools:
+        document["pool"] = asked.pools[0]
+    if asked.node_labels:
+        document["nodeSelector"] = dict(asked.node_labels)
+    if spec.webhook:
+        document["webhook"] = {"url": spec.webhook}
+    if spec.storage_class:
+        document["storageClass"] = spec.storage_class
+    if spec.queue_name:
+        document["queueName"] = spec.queue_name
 
 
 def asked_for(job: Job, spec: JobSpec) -> Submission:
@@ -171,8 +185,9 @@ def resources_document(resources: Resources) -> dict[str, Any]:
     }
 
 
+@lru_cache(maxsize=4096)
 def timestamp(seconds: float) -> str:
-    """RFC 3339, UTC, milliseconds."""
+    """RFC 3339, UTC, milliseconds. Many jobs come within one: it is written once for them all."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
