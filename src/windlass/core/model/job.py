@@ -1,7 +1,7 @@
 """A job: run to completion. `Job` is the small record the World lives on; `JobSpec` is the rest, read only at a start.
 
 The two are stored under different keys, so that placing a job rewrites a few hundred bytes and a million queued jobs fit
-in memory.
+in memory. They and what they hold are frozen, so no cycle can go through them: the garbage collector passes them over (`gc=False`).
 """
 
 from enum import StrEnum
@@ -39,7 +39,7 @@ class OnLostNode(StrEnum):
     DUPLICATE = "duplicate"
 
 
-class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Job(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What the World knows of a job. It never moves back except to PENDING, by a retry."""
 
     id: JobId
@@ -125,7 +125,7 @@ class Input(Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_archive: bool = False
 
 
-class JobSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class JobSpec(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What to run. Written once at submit; only `inputs` grows, while the job is suspended."""
 
     image: str = ""

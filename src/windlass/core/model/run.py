@@ -43,7 +43,7 @@ class Token(Struct, frozen=True, order=True, array_like=True):
         return f"{self.epoch}.{self.n}"
 
 
-class Run(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Run(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     id: RunId
     job: JobId
     tenant: TenantId

@@ -7,7 +7,7 @@ from windlass.core.model.job import JobKind, JobSpec, OnLostNode
 from windlass.core.model.money import Micros
 
 
-class Submission(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Submission(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     spec: JobSpec
     name: str = ""
     """Empty: the server makes one up."""

@@ -10,7 +10,7 @@ from windlass.core.model.audit import Deed
 from windlass.core.world.records import Record, Table
 
 
-class Entry(Struct, frozen=True):
+class Entry(Struct, frozen=True, gc=False):
     """One record's change, made by decision `number`."""
 
     number: int

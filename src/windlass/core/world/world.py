@@ -50,7 +50,7 @@ class World:
         self.journal = Journal()
         self.number = 0
         """Of the newest decision."""
-        self._is_deciding = False
+        self.is_deciding = False
 
     # — what the loops ask —
 
@@ -76,25 +76,9 @@ class World:
 
     # — making and taking back changes —
 
-    @contextmanager
-    def decision(self, now: Millis) -> Iterator[int]:
+    def decision(self, now: Millis) -> "Decision":
         """All changes inside share one number; an exception takes them back. Inside another, it is part of that one."""
-        self.tables.now = max(self.tables.now, now)
-        if self._is_deciding:
-            yield self.number
-            return
-        size, before = len(self.journal), self.number
-        self.number, self._is_deciding = before + 1, True
-        try:
-            yield self.number
-        except BaseException:
-            self._undo_to(size)
-            self.number = before
-            raise
-        finally:
-            self._is_deciding = False
-        if len(self.journal) == size:
-            self.number = before  # nothing changed, so there is nothing to wait for beyond what went before
+        return Decision(self, now)
 
     @contextmanager
     def trial(self, now: Millis) -> Iterator["World"]:
@@ -104,7 +88,7 @@ class World:
         try:
             yield self
         finally:
-            self._undo_to(size)
+            self.undo_to(size)
             woken = self.tables.woken or ()
             self.number, self.tables.now, self.tables.woken = number, then, None
             self._send_back(woken)
@@ -113,7 +97,7 @@ class World:
 
     def undo_uncommitted(self) -> None:
         """The store refused the batch: nothing after the last durable decision happened."""
-        self._undo_to(0)
+        self.undo_to(0)
 
     def put(self, table: Table, key: str, record: Record) -> None:
         old = self.tables.replace(table, key, record)
@@ -131,7 +115,7 @@ class World:
                 self.tables.queue.discard(job)
                 self.tables.enqueue(job)
 
-    def _undo_to(self, size: int) -> None:
+    def undo_to(self, size: int) -> None:
         for entry in self.journal.undo_to(size):
             self.tables.replace(entry.table, entry.key, entry.old)
 
@@ -167,6 +151,34 @@ class World:
         """The run, if `token` is the one it was given: anything else is a stale holder's word and does not count."""
         found = self.tables.runs.get(run)
         return found if found is not None and found.token == token else None
+
+
+class Decision:
+    """The block in which one decision is made: `with world.decision(now):`. A class, because every submit passes through it."""
+
+    __slots__ = ("_before", "_is_part", "_size", "_world")
+
+    def __init__(self, world: World, now: Millis) -> None:
+        self._world = world
+        world.tables.now = max(world.tables.now, now)
+
+    def __enter__(self) -> int:
+        world = self._world
+        self._is_part = world.is_deciding
+        if not self._is_part:
+            self._size, self._before = len(world.journal), world.number
+            world.number, world.is_deciding = self._before + 1, True
+        return world.number
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._is_part:
+            return
+        world = self._world
+        if kind is not None:
+            world.undo_to(self._size)
+        if len(world.journal) == self._size:
+            world.number = self._before  # nothing changed, so there is nothing to wait for beyond what went before
+        world.is_deciding = False
 
 
 def with_state(job: Job, *, now: Millis, **changes: object) -> Job:
