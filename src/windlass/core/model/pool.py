@@ -1,0 +1,118 @@
+"""Where work may run: nodes of one kind under one price, fixed (static) or asked for and given back as needed (dynamic)."""
+
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.core.model.ids import Millis, NodeId, PoolId, TenantId
+from windlass.core.model.money import PriceBook
+from windlass.core.model.resources import NOTHING, Resources
+
+
+class PoolKind(StrEnum):
+    STATIC = "static"
+    DYNAMIC = "dynamic"
+
+
+class Measure(StrEnum):
+    """What a trigger looks at."""
+
+    CPU = "cpu"
+    """Held, in thousandths of what the pool has."""
+    MEMORY = "memory"
+    DEPTH = "depth"
+    """Queued jobs that its workers could run."""
+    WAIT = "wait"
+    """Milliseconds that the oldest of these has waited."""
+
+
+class Trigger(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """At `up` or above the pool grows; it shrinks only when every trigger is at its `down` or below."""
+
+    measure: Measure
+    up: int
+    down: int
+    target: int | None = None
+    """Target tracking: as many workers as bring the measure there. None: one step."""
+    step_up: int = 1
+    step_down: int = 1
+
+
+class Schedule(Struct, frozen=True, kw_only=True):
+    """From each time `cron` names until the next schedule's, at least `workers`."""
+
+    cron: str
+    workers: int
+
+
+DEFAULT_TRIGGERS: Final = (
+    Trigger(measure=Measure.CPU, up=800, down=300, target=600),
+    Trigger(measure=Measure.MEMORY, up=850, down=400, target=650),
+    Trigger(measure=Measure.DEPTH, up=50, down=5),
+    Trigger(measure=Measure.WAIT, up=300_000, down=60_000),
+)
+
+
+class Scaling(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a dynamic pool grows and shrinks."""
+
+    workers_min: int = 0
+    workers_max: int = 10
+    worker: Resources = NOTHING
+    """What one worker has."""
+    triggers: tuple[Trigger, ...] = DEFAULT_TRIGGERS
+    schedules: tuple[Schedule, ...] = ()
+    spares: int = 0
+    """Idle workers kept warm beyond those in use, within the maximum."""
+    cooldown_up_ms: Millis = Millis(60_000)
+    cooldown_down_ms: Millis = Millis(120_000)
+    up_per_minute: int = 10
+    down_per_minute: int = 5
+    idle_ms: Millis = Millis(1_800_000)
+    """A worker that has been idle for so long is given back, whatever the triggers say."""
+    runs_per_worker: int = 10
+    """After so many runs a worker is given back when it is idle. 0: it may serve for ever."""
+    ready_within_ms: Millis = Millis(300_000)
+    """A worker that has not joined by then is given up, and another may be asked for."""
+
+
+class Pool(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    id: PoolId
+    kind: PoolKind = PoolKind.STATIC
+    labels: tuple[tuple[str, str], ...] = ()
+    """Its workers carry them, for node selectors."""
+    tenants: tuple[TenantId, ...] = ()
+    """Who may use it; empty means everybody. Named: nobody else, so with one name it is that tenant's alone."""
+    prices: PriceBook | None = None
+    """None: the server's list."""
+    provisioner: str = ""
+    """Who makes its workers: `slice`. A static pool has none."""
+    scaling: Scaling | None = None
+    is_paused: bool = False
+    """It neither grows nor shrinks by itself."""
+    created_at: Millis = Millis(0)
+
+
+class WorkerState(StrEnum):
+    ASKED = "asked"
+    """Written down before the provisioner is called, so that none is ever made that nobody knows of."""
+    READY = "ready"
+    """Its node has joined."""
+    ENDING = "ending"
+    """It takes no new run; when the last is over it is given back."""
+
+
+class Worker(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One that a dynamic pool asked for. Its id is its node's: asking twice for the same gives one."""
+
+    id: NodeId
+    pool: PoolId
+    asked_at: Millis
+    state: WorkerState = WorkerState.ASKED
+    since: Millis = Millis(0)
+    runs: int = 0
+    """That it has served."""
+    idle_since: Millis | None = None
+    problem: str = ""
+    """What the provisioner last said, when it could not."""

@@ -1,0 +1,161 @@
+"""How many workers should a dynamic pool have now? A pure step: what is seen in, one explained decision out.
+
+The floor (minimum, schedule) is held at once. Beyond it, any trigger at its upper mark grows the pool and all at their lower
+marks shrink it, bounded by cooldowns and by how many a minute; every bound that bit is named. Only idle workers are ever given
+back, so what is counted as removable is what the World says is idle.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.core.model.ids import Millis
+from windlass.core.model.pool import Measure, Scaling, Trigger
+
+_MINUTE_MS: Final = Millis(60_000)
+
+
+class Seen(Struct, frozen=True, kw_only=True):
+    """A pool at one moment. A measure that cannot be had (no workers yet, no answer) is absent, never a guess."""
+
+    ready: int = 0
+    coming: int = 0
+    """Asked for and not joined."""
+    ending: int = 0
+    """Being given back; they count against the maximum until they are gone."""
+    idle: int = 0
+    """Of the ready, without a run."""
+    needed: int = 0
+    """Workers that the queued jobs would fill."""
+    scheduled: int = 0
+    """The minimum by the schedule that is in force."""
+    measures: tuple[tuple[Measure, int], ...] = ()
+
+    @property
+    def size(self) -> int:
+        return self.ready + self.coming
+
+
+class Change(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One that was made: what cooldowns and rates are counted from."""
+
+    at: Millis
+    by: int
+
+
+class Verdict(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What to do, by which rule, from which numbers, and what held it back."""
+
+    by: int = 0
+    """Workers to ask for, or, negative, to give back."""
+    rule: str = ""
+    wanted: int = 0
+    """By the rule alone."""
+    held: tuple[str, ...] = ()
+
+
+class _Wish(Struct, frozen=True):
+    size: int
+    rule: str
+
+
+def judge(scaling: Scaling, seen: Seen, past: Sequence[Change], now: Millis) -> Verdict:
+    """`past`: the pool's changes, newest last; those older than a minute and its cooldowns do not matter."""
+    floor = min(max(scaling.workers_min, seen.scheduled), scaling.workers_max)
+    if seen.size < floor:
+        return _grow(scaling, seen, past, now, _Wish(floor, _floor_rule(scaling, seen)), is_urgent=True)
+    wish = _upward(scaling, seen)
+    if wish is not None and wish.size > seen.size:
+        return _grow(scaling, seen, past, now, wish, is_urgent=False)
+    wish = _downward(scaling, seen, floor)
+    if wish is not None and wish.size < seen.size:
+        return _shrink(scaling, seen, past, now, wish)
+    return Verdict(wanted=seen.size, rule="steady")
+
+
+def _floor_rule(scaling: Scaling, seen: Seen) -> str:
+    return f"schedule: at least {seen.scheduled}" if seen.scheduled > scaling.workers_min else "at least the minimum"
+
+
+def _upward(scaling: Scaling, seen: Seen) -> _Wish | None:
+    """The largest wish of all that have one."""
+    wishes = [_triggered(trigger, value, seen) for trigger, value in _pairs(scaling, seen) if value >= trigger.up]
+    if seen.needed and not seen.size:
+        wishes.append(_Wish(seen.needed, f"nothing is there, and {seen.needed} would be filled"))
+    if seen.idle + seen.coming < scaling.spares:
+        missing = scaling.spares - seen.idle - seen.coming
+        wishes.append(_Wish(seen.size + missing, f"{scaling.spares} spare kept warm"))
+    return max(wishes, key=lambda wish: wish.size, default=None)
+
+
+def _triggered(trigger: Trigger, value: int, seen: Seen) -> _Wish:
+    name = f"{trigger.measure} {value} ≥ {trigger.up}"
+    if trigger.target:
+        # As many as bring it to the target, were the load to stay: rounded up, and one at least.
+        size = max(-(-seen.ready * value // trigger.target), seen.ready + 1)
+        return _Wish(size, f"{name}, to {trigger.target}")
+    return _Wish(seen.size + trigger.step_up, name)
+
+
+def _downward(scaling: Scaling, seen: Seen, floor: int) -> _Wish | None:
+    """Only when every trigger that has a value agrees, and nothing queued would fill what is there."""
+    pairs = _pairs(scaling, seen)
+    if not pairs or seen.coming or any(value > trigger.down for trigger, value in pairs):
+        return None
+    step = max(trigger.step_down for trigger, _ in pairs)
+    busy = seen.ready - seen.idle
+    size = max(seen.size - step, floor, busy + max(scaling.spares, min(seen.needed, seen.idle)))
+    return _Wish(size, "all measures at their lower marks")
+
+
+def _grow(
+    scaling: Scaling, seen: Seen, past: Sequence[Change], now: Millis, wish: _Wish, *, is_urgent: bool
+) -> Verdict:
+    held: list[str] = []
+    by = wish.size - seen.size
+    room = scaling.workers_max - seen.size - seen.ending
+    by = _bounded(by, room, f"maximum {scaling.workers_max}", held)
+    if not is_urgent and by > 0:
+        left = _cooling(past, now, scaling.cooldown_up_ms, is_up=True)
+        by = _bounded(by, 0, f"cooldown, {_seconds(left)} s left", held) if left else by
+    rate = scaling.up_per_minute - _within_a_minute(past, now, is_up=True)
+    by = _bounded(by, rate, f"at most {scaling.up_per_minute} more a minute", held)
+    return Verdict(by=max(0, by), rule=wish.rule, wanted=wish.size, held=tuple(held))
+
+
+def _shrink(scaling: Scaling, seen: Seen, past: Sequence[Change], now: Millis, wish: _Wish) -> Verdict:
+    held: list[str] = []
+    by = seen.size - wish.size
+    by = _bounded(by, seen.idle, "the others are busy", held)
+    left = _cooling(past, now, scaling.cooldown_down_ms, is_up=False)
+    by = _bounded(by, 0, f"cooldown, {_seconds(left)} s left", held) if left else by
+    rate = scaling.down_per_minute - _within_a_minute(past, now, is_up=False)
+    by = _bounded(by, rate, f"at most {scaling.down_per_minute} fewer a minute", held)
+    return Verdict(by=-max(0, by), rule=wish.rule, wanted=wish.size, held=tuple(held))
+
+
+def _pairs(scaling: Scaling, seen: Seen) -> list[tuple[Trigger, int]]:
+    values = dict(seen.measures)
+    return [(trigger, values[trigger.measure]) for trigger in scaling.triggers if trigger.measure in values]
+
+
+def _bounded(by: int, most: int, reason: str, held: list[str]) -> int:
+    if by <= most:
+        return by
+    held.append(reason)
+    return max(0, most)
+
+
+def _cooling(past: Sequence[Change], now: Millis, cooldown: Millis, *, is_up: bool) -> Millis:
+    """What is left of it. Growing waits for growth, shrinking for any change: what was just asked for is not sent away."""
+    last = max((change.at for change in past if change.by > 0 or not is_up), default=None)
+    return Millis(max(0, last + cooldown - now)) if last is not None else Millis(0)
+
+
+def _within_a_minute(past: Sequence[Change], now: Millis, *, is_up: bool) -> int:
+    return sum(abs(change.by) for change in past if (change.by > 0) is is_up and change.at > now - _MINUTE_MS)
+
+
+def _seconds(span: Millis) -> int:
+    return -(-span // 1000)
