@@ -9,7 +9,7 @@ from windlass.core.errors import Conflict, NotFound
 from windlass.core.model.ids import LOCAL_TENANT, Millis, RunId, TenantId
 from windlass.core.model.job import Job, JobState
 from windlass.core.model.submission import Idempotency, Submission
-from windlass.core.model.views import JobQuery, JobView
+from windlass.core.model.views import EventQuery, JobQuery, JobView
 from windlass.testing.builders import a_job_id, a_submission
 from windlass.testing.plane import MemoryHome, memory_home
 
@@ -44,7 +44,7 @@ async def test_a_job_that_exits_0_succeeds_and_its_story_is_told_in_order(home: 
     job = await submitted(home, a_submission(command=("print", "one", "two")))
     view = await over(home, job)
     assert (view.job.state, view.job.exit_code, view.job.reason) == (JobState.SUCCEEDED, 0, "Completed")
-    events = await home.plane.read_model.events(job.id)
+    events = await home.plane.read_model.events(EventQuery(tenant=None, subject=job.id))
     kinds = [event.kind for event in events]
     assert kinds[0] == "Accepted"
     assert kinds[-2:] == ["Running", "Succeeded"]

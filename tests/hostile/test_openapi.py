@@ -25,8 +25,8 @@ CHECKS = [
     checks.missing_required_header,
 ]
 AGAIN = [check for check in CHECKS if check is not checks.negative_data_rejection]
-ENDLESS = "/api/v1/events"
-"""Follows for ever by its nature; its refusals are shown in `tests/api`."""
+ENDLESS = ["/api/v1/events", "/api/v1/events/recorded"]
+"""They follow for ever, if they are let; their refusals are shown in `tests/api` and `tests/foresight`."""
 FINISHED = "finished"
 
 

@@ -1,23 +1,26 @@
 """What happened: to one job as a list or a stream, and to all jobs of a tenant as they change."""
 
+from collections.abc import Sequence
 from functools import partial
 from itertools import zip_longest
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Header, Query
+from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from windlass.api.answers import answer, manifest_of
 from windlass.api.context import Context, Here, Reader
 from windlass.api.following import followed
-from windlass.api.jobs import Ref
+from windlass.api.jobs import REF_MAX, Ref
 from windlass.api.openapi import REFUSALS, event_stream
 from windlass.api.sse import Emit, EventStream, frame
 from windlass.core.errors import Invalid
 from windlass.core.model.ids import TenantId
-from windlass.core.model.views import JobView
+from windlass.core.model.views import Event, EventQuery, JobView
 from windlass.wire import schema
+from windlass.wire.identity import ROLE_ADMIN
 from windlass.wire.render import event_document
 
 router = APIRouter(prefix="/api/v1", tags=["events"], responses=REFUSALS)
@@ -32,11 +35,16 @@ _ONLY_STREAM: dict[int | str, dict[str, Any]] = {
 LastEventId = Annotated[str | None, Header(max_length=18)]
 
 
-class EventQuery(BaseModel):
+class FollowQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     follow: bool = False
     after: int = Field(default=0, ge=0, le=_REVISION_MAX, description="Only what came after this revision.")
+
+
+class RecordQuery(FollowQuery):
+    job: str = Field(default="", max_length=REF_MAX, description="Of one job only: name, uid, or the beginning of one.")
+    last: int | None = Field(default=None, ge=1, le=1000, description="The newest so many.")
 
 
 class ChangesQuery(BaseModel):
@@ -48,15 +56,38 @@ class ChangesQuery(BaseModel):
 
 @router.get("/jobs/{ref}/events", response_model=schema.EventList, responses=_LIST_OR_STREAM)
 async def job_events(
-    here: Here, caller: Reader, ref: Ref, query: Annotated[EventQuery, Query()], last_event_id: LastEventId = None
+    here: Here, caller: Reader, ref: Ref, query: Annotated[FollowQuery, Query()], last_event_id: LastEventId = None
 ) -> Response:
     view = await here.plane.read_model.find_job(caller.tenant, ref)
     after = _resume_from(last_event_id, query.after)
     if query.follow:
         here.seats.check()
         return EventStream(here, partial(_follow_job, here, view, after))
-    events = await here.plane.read_model.events(view.job.id, after=after)
+    events = await here.plane.read_model.events(_of_job(view, after))
     return answer({"items": [event_document(event, wall=here.plane.clock.wall) for event in events]})
+
+
+@router.get("/events/recorded", response_model=schema.EventPage, responses=_LIST_OR_STREAM)
+async def recorded(
+    here: Here, caller: Reader, query: Annotated[RecordQuery, Query()], last_event_id: LastEventId = None
+) -> Response:
+    """What happened to the tenant's jobs, in the order of commits; to an admin, to all jobs and nodes.
+
+    A page ends with the revision to ask for as `after`, unless it is the last one; with `last`, the newest so many come instead.
+    """
+    tenant = None if ROLE_ADMIN in caller.roles else caller.tenant
+    subject = (await here.plane.read_model.find_job(tenant, query.job)).job.id if query.job else ""
+    asked = EventQuery(tenant=tenant, subject=subject, after=_resume_from(last_event_id, query.after))
+    if query.follow:
+        here.seats.check()
+        return EventStream(here, partial(_follow_record, here, asked))
+    if query.last is not None:
+        asked = replace(asked, limit=query.last, is_newest=True)
+    revision = here.plane.read_model.revision
+    events = await here.plane.read_model.events(asked)
+    more = await here.plane.read_model.events(replace(asked, after=events[-1].revision, limit=1)) if events else ()
+    items = [event_document(event, wall=here.plane.clock.wall) for event in events]
+    return answer({"items": items, "next": events[-1].revision if more else None, "revision": revision})
 
 
 @router.get("/events", response_class=Response, responses=_ONLY_STREAM)
@@ -75,15 +106,31 @@ async def _follow_job(here: Context, view: JobView, after: int, emit: Emit) -> N
     """Ends with the job."""
     async with followed(here, view) as states:
         async for state in states:
-            events = await here.plane.read_model.events(view.job.id, after=after)
-            for event, following in zip_longest(events, events[1:]):
-                # One commit may tell of several events: only the last of them is a place to resume after.
-                is_last = following is None or following.revision != event.revision
-                document = event_document(event, wall=here.plane.clock.wall)
-                await emit(frame("event", document, id=event.revision if is_last else None))
-                after = event.revision
+            events = await here.plane.read_model.events(_of_job(view, after))
+            after = await _emit_events(here, events, after, emit)
             if state.job.is_over:
                 return
+
+
+async def _follow_record(here: Context, query: EventQuery, emit: Emit) -> None:
+    """Whatever comes after `query.after`, without an end."""
+    read_model = here.plane.read_model
+    while True:
+        seen = read_model.revision
+        events = await read_model.events(query)
+        query = replace(query, after=await _emit_events(here, events, query.after, emit))
+        if not events:
+            await read_model.beyond(seen)
+
+
+async def _emit_events(here: Context, events: Sequence[Event], after: int, emit: Emit) -> int:
+    """One commit may tell of several events: only the last of them is a place to resume after."""
+    for event, following in zip_longest(events, events[1:]):
+        is_last = following is None or following.revision != event.revision
+        document = event_document(event, wall=here.plane.clock.wall)
+        await emit(frame("event", document, id=event.revision if is_last else None))
+        after = event.revision
+    return after
 
 
 async def _follow_tenant(here: Context, tenant: TenantId, after: int | None, emit: Emit) -> None:
@@ -95,6 +142,10 @@ async def _follow_tenant(here: Context, tenant: TenantId, after: int | None, emi
         async for view in states:
             await emit(frame("job", manifest_of(here, view), id=view.revision))
     await emit(frame("reset", {"revision": read_model.revision}))
+
+
+def _of_job(view: JobView, after: int) -> EventQuery:
+    return EventQuery(tenant=view.job.tenant, subject=view.job.id, after=after)
 
 
 def _resume_from(last_event_id: str | None, after: int | None) -> Any:

@@ -28,6 +28,7 @@ VERBS: Mapping[str, Verb] = {
     "describe": Verb(at=f"{_HERE}.describe:describe", section=LOOK, help="Everything about one job."),
     "logs": Verb(at=f"{_HERE}.logs:logs", section=LOOK, help="What a job printed."),
     "watch": Verb(at=f"{_HERE}.watch:watch", section=LOOK, help="See changes as they happen."),
+    "events": Verb(at=f"{_HERE}.events:events", section=LOOK, help="What happened, as it was recorded."),
     "simulate": Verb(at=f"{_HERE}.simulate:simulate", section=LOOK, help="Replay a trace under other rules."),
     "cp": Verb(at=f"{_HERE}.files:cp", section=FILES, help="Copy files to or from a job."),
     "download": Verb(at=f"{_HERE}.files:download", section=FILES, help="Fetch a job's artifacts."),

@@ -12,6 +12,7 @@ from itertools import chain
 from typing import BinaryIO, Final, cast
 
 from windlass.core.errors import Fault, Invalid, TooLarge
+from windlass.core.foresight.eventlog import read_event_log
 from windlass.core.foresight.swf import TenantBy, read_swf
 from windlass.core.foresight.trace import Trace
 
@@ -26,7 +27,8 @@ def read_trace(path: str, *, tenant_by: TenantBy) -> Trace:
     with _opened(path) as file:
         lines = _lines(file)
         first = next(lines, "")
-        return read_swf(chain([first], lines), tenant_by=tenant_by)
+        whole = chain([first], lines)
+        return read_event_log(whole) if first.lstrip().startswith("{") else read_swf(whole, tenant_by=tenant_by)
 
 
 def write_lines(path: str, lines: Iterable[str]) -> None:

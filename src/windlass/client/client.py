@@ -12,6 +12,7 @@ from windlass.client.documents import (
     Cleanup,
     CopiedFile,
     Document,
+    EventPage,
     Happening,
     LogLine,
     Manifest,
@@ -112,6 +113,16 @@ class Client:
         """From the first on, until the job is over."""
         path, query = f"{_job(ref)}/events", {"follow": True}
         return Followed(EventStream(self._transport.another(), path, query, is_over_at_eof=True))
+
+    def recorded(self, *, job: str = "", after: int = 0, last: int | None = None) -> EventPage:
+        """A page of what happened, oldest first; `next` is the `after` of the following one."""
+        query: Query = {"job": job, "after": after, "last": last}
+        return cast(EventPage, self._get("/api/v1/events/recorded", query))
+
+    def follow_recorded(self, *, job: str = "", after: int = 0) -> Followed[Happening]:
+        """Whatever happens after that revision, without an end."""
+        query: Query = {"follow": True, "job": job, "after": after}
+        return Followed(EventStream(self._transport.another(), "/api/v1/events/recorded", query))
 
     def changes(self, *, after: int | None = None) -> Iterator[Manifest | None]:
         """Every change of every job of the tenant. None means that some were missed: list again."""

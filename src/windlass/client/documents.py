@@ -71,15 +71,27 @@ class Page(TypedDict):
 
 
 class Happening(TypedDict, total=False):
-    """One event in a job's life."""
+    """One event in a job's or a node's life."""
 
     revision: int
     at: str
     kind: str
     reason: str
     message: str
+    job: str
+    name: str
+    tenant: str
     attempt: int
     node: str
+    pool: str
+    asked: Document
+    capacity: Document
+
+
+class EventPage(TypedDict):
+    items: list[Happening]
+    next: int | None
+    revision: int
 
 
 class LogLine(TypedDict):

@@ -10,8 +10,8 @@ import structlog
 from anyio.streams.memory import MemoryObjectSendStream
 
 from windlass.core.model.audit import AuditPage, AuditQuery
-from windlass.core.model.ids import JobId, Millis, TenantId
-from windlass.core.model.views import JobEvent, JobPage, JobQuery, JobView, VolumeView
+from windlass.core.model.ids import Millis, TenantId
+from windlass.core.model.views import Event, EventQuery, JobPage, JobQuery, JobView, VolumeView
 from windlass.core.world.records import ROOT
 from windlass.ports.readmodel import ReadTables
 from windlass.ports.store import Change, Compacted, Store
@@ -68,6 +68,11 @@ class ReadModel:
                 await self._advanced.wait()
         return self._revision >= wanted
 
+    async def beyond(self, revision: int) -> None:
+        """Wait until something after `revision` is taken in."""
+        while self._revision <= revision:
+            await self._advanced.wait()
+
     @property
     def revision(self) -> int:
         return self._revision
@@ -78,8 +83,8 @@ class ReadModel:
     async def jobs(self, query: JobQuery) -> JobPage:
         return await self._offload(partial(self._tables.jobs, query))
 
-    async def events(self, job: JobId, *, after: int = 0, limit: int = 1000) -> tuple[JobEvent, ...]:
-        return await self._offload(partial(self._tables.events, job, after=after, limit=limit))
+    async def events(self, query: EventQuery) -> tuple[Event, ...]:
+        return await self._offload(partial(self._tables.events, query))
 
     async def volumes(self, tenant: TenantId | None) -> tuple[VolumeView, ...]:
         return await self._offload(partial(self._tables.volumes, tenant))

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from windlass.core.model.audit import AuditPage, AuditQuery
-from windlass.core.model.ids import JobId, Millis, TenantId
-from windlass.core.model.views import JobEvent, JobPage, JobQuery, JobView, VolumeView
+from windlass.core.model.ids import Millis, TenantId
+from windlass.core.model.views import Event, EventQuery, JobPage, JobQuery, JobView, VolumeView
 from windlass.ports.store import Change
 
 
@@ -32,7 +32,9 @@ class ReadTables(Protocol):
 
     def jobs(self, query: JobQuery) -> JobPage: ...
 
-    def events(self, job: JobId, *, after: int, limit: int) -> tuple[JobEvent, ...]: ...
+    def events(self, query: EventQuery) -> tuple[Event, ...]:
+        """Oldest first."""
+        ...
 
     def volumes(self, tenant: TenantId | None) -> tuple[VolumeView, ...]: ...
 

@@ -15,7 +15,7 @@ from windlass.core.model.money import cost
 from windlass.core.model.resources import Resources
 from windlass.core.model.run import Run
 from windlass.core.model.submission import Submission
-from windlass.core.model.views import JobEvent, NodeView, VolumeView
+from windlass.core.model.views import Asked, Event, NodeView, VolumeView
 from windlass.core.model.volume import volume_name
 from windlass.wire.job import API_VERSION, VOLUME_TTL
 from windlass.wire.quantities import write_bytes, write_cpu, write_seconds
@@ -162,18 +162,40 @@ def node_document(view: NodeView) -> dict[str, Any]:
     }
 
 
-def event_document(event: JobEvent, *, wall: Wall) -> dict[str, Any]:
+def event_document(event: Event, *, wall: Wall) -> dict[str, Any]:
     document: dict[str, Any] = {
         "revision": event.revision,
         "at": timestamp(wall(event.at)),
         "kind": event.kind,
         "reason": event.reason,
         "message": event.message,
+        "job": event.job,
+        "name": event.name,
+        "tenant": event.tenant,
+        "attempt": event.attempt,
+        "node": event.node,
+        "pool": event.pool,
     }
-    if event.attempt:
-        document["attempt"] = event.attempt
-    if event.node:
-        document["node"] = event.node
+    always = {"revision", "at", "kind", "reason", "message"}
+    document = {key: value for key, value in document.items() if value or key in always}
+    if event.asked is not None:
+        document["asked"] = _asked_document(event.asked)
+    if event.capacity is not None:
+        document["capacity"] = resources_document(event.capacity)
+    return document
+
+
+def _asked_document(asked: Asked) -> dict[str, Any]:
+    """In the manifest's words, as far as another world needs them."""
+    document: dict[str, Any] = {"resources": resources_document(asked.needs)}
+    if asked.priority:
+        document["priority"] = asked.priority
+    if asked.expected_ms is not None:
+        document["expectedSeconds"] = asked.expected_ms / 1000
+    if asked.sla_ms is not None:
+        document["slaSeconds"] = asked.sla_ms / 1000
+    if asked.pools:
+        document["pools"] = list(asked.pools)
     return document
 
 

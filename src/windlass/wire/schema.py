@@ -104,18 +104,40 @@ class BulkAnswer(Shape):
     items: list[BulkItem]
 
 
+class AskedShape(Shape):
+    """What an accepted job asked for."""
+
+    resources: "ResourcesShape"
+    priority: int | None = None
+    expected_seconds: float | None = None
+    sla_seconds: float | None = None
+    pools: list[str] | None = None
+
+
 class EventShape(Shape):
     revision: int
     at: str
     kind: str
     reason: str
     message: str
+    job: str | None = None
+    name: str | None = None
+    tenant: str | None = None
     attempt: int | None = None
     node: str | None = None
+    pool: str | None = None
+    asked: AskedShape | None = None
+    capacity: "ResourcesShape | None" = None
 
 
 class EventList(Shape):
     items: list[EventShape]
+
+
+class EventPage(Shape):
+    items: list[EventShape]
+    next: int | None
+    revision: int
 
 
 class Deleted(Shape):

@@ -51,7 +51,7 @@ def test_a_line_becomes_a_job_and_minus_one_is_not_known() -> None:
             Resources(cpu_millis=4000, memory_bytes=4 * 512 * KIB),
             Millis(60_000),
             Millis(3_600_000),
-            pool=PoolId("p2"),
+            pools=(PoolId("p2"),),
             name="1",
         ),
         TracedJob(Millis(60_000), TenantId("unknown"), Resources(cpu_millis=8000), Millis(60_000), name="2"),

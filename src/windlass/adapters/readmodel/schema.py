@@ -38,6 +38,21 @@ _AUDIT: Final = (
     "CREATE INDEX audit_by_uid ON audit (uid, number)",
 )
 
-STEPS: Final = (_JOBS, _AUDIT)
+_EVENTS: Final = (
+    # In the order of commits, so that all that happened can be followed; a job's own are found by its id, a node's by its.
+    "ALTER TABLE events RENAME TO job_events",
+    """CREATE TABLE events (
+         revision INTEGER NOT NULL, ordinal INTEGER NOT NULL, subject TEXT NOT NULL, tenant TEXT NOT NULL, doc BLOB NOT NULL,
+         PRIMARY KEY (revision, ordinal, subject)
+       ) WITHOUT ROWID""",
+    """INSERT INTO events SELECT revision, ordinal, job, coalesce((SELECT tenant FROM jobs WHERE jobs.id = job), ''), doc
+       FROM job_events""",
+    "DROP TABLE job_events",
+    "CREATE INDEX events_by_subject ON events (subject, revision, ordinal)",
+    "CREATE INDEX events_by_tenant ON events (tenant, revision, ordinal)",
+    "CREATE TABLE nodes (id TEXT PRIMARY KEY, doc BLOB NOT NULL) WITHOUT ROWID",
+)
+
+STEPS: Final = (_JOBS, _AUDIT, _EVENTS)
 """A file of version n has had the first n; a new table is a new step."""
 VERSION: Final = len(STEPS)

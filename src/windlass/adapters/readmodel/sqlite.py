@@ -7,15 +7,16 @@ from typing import Any, cast
 import apsw
 from msgspec import json
 
-from windlass.adapters.readmodel import schema
+from windlass.adapters.readmodel import events, schema
 from windlass.adapters.readmodel.audit import asked
 from windlass.adapters.readmodel.taking import TakenIn
 from windlass.core.errors import Conflict, Invalid, NotFound, Unavailable
 from windlass.core.model.audit import AuditPage, AuditQuery
 from windlass.core.model.ids import JobId, Millis, TenantId
 from windlass.core.model.job import Job, JobSpec
+from windlass.core.model.node import Node
 from windlass.core.model.run import Run
-from windlass.core.model.views import JobEvent, JobPage, JobQuery, JobView, VolumeView
+from windlass.core.model.views import Event, EventQuery, JobPage, JobQuery, JobView, VolumeView
 from windlass.core.model.volume import Volume
 from windlass.ports.store import Change
 
@@ -24,7 +25,7 @@ _job = json.Decoder(Job)
 _spec = json.Decoder(JobSpec)
 _run = json.Decoder(Run)
 _volume = json.Decoder(Volume)
-_event = json.Decoder(JobEvent)
+_node = json.Decoder(Node)
 
 
 class SqliteReadTables:
@@ -50,7 +51,7 @@ class SqliteReadTables:
         return cast(int, self._one("SELECT revision FROM position"))
 
     def apply(self, changes: Sequence[Change], revision: int, *, tells: bool = True) -> tuple[JobView, ...]:
-        taken = TakenIn(self._job_before, self._view_of, seq=self._seq)
+        taken = TakenIn(self._job_before, self._node_before, self._view_of, seq=self._seq)
         for change in changes:
             taken.take(change)
         with self._db:
@@ -87,12 +88,8 @@ class SqliteReadTables:
         more = len(rows) > query.limit
         return JobPage(items=items, next_cursor=str(shown[-1][0]) if more else None, revision=self.revision())
 
-    def events(self, job: JobId, *, after: int, limit: int) -> tuple[JobEvent, ...]:
-        rows = self._db.execute(
-            "SELECT doc FROM events WHERE job = ? AND revision > ? ORDER BY revision, ordinal LIMIT ?",
-            (job, after, limit),
-        )
-        return tuple(_event.decode(cast(bytes, row[0])) for row in rows)
+    def events(self, query: EventQuery) -> tuple[Event, ...]:
+        return events.asked(self._db, query)
 
     def volumes(self, tenant: TenantId | None) -> tuple[VolumeView, ...]:
         rows = self._db.execute(
@@ -130,6 +127,10 @@ class SqliteReadTables:
     def _job_before(self, job: JobId) -> Job | None:
         doc = self._one("SELECT doc FROM jobs WHERE id = ?", (job,))
         return _job.decode(doc) if doc is not None else None
+
+    def _node_before(self, node: str) -> Node | None:
+        doc = self._one("SELECT doc FROM nodes WHERE id = ?", (node,))
+        return _node.decode(doc) if doc is not None else None
 
     def _migrate(self) -> None:
         version = cast(int, self._db.pragma("user_version"))

@@ -7,12 +7,13 @@ import apsw
 from msgspec import json
 from msgspec.structs import replace
 
-from windlass.adapters.readmodel import audit
+from windlass.adapters.readmodel import audit, events
 from windlass.core.model.ids import JobId
 from windlass.core.model.job import Job, JobState
-from windlass.core.model.narrate import narrate
+from windlass.core.model.narrate import narrate, narrate_node
+from windlass.core.model.node import Node
 from windlass.core.model.run import Run
-from windlass.core.model.views import JobView
+from windlass.core.model.views import Event, JobView
 from windlass.core.model.volume import Volume
 from windlass.core.world.records import Deeds, JobErased, JobOver, Outgoing, RunOver, Table, decode, parse_key
 from windlass.ports.store import Change
@@ -24,7 +25,8 @@ _PUT: Final = {
     "specs": "INSERT OR REPLACE INTO specs VALUES (?, ?)",
     "runs": "INSERT OR REPLACE INTO runs VALUES (?, ?, ?)",
     "labels": "INSERT OR IGNORE INTO labels VALUES (?, ?, ?)",
-    "events": "INSERT OR REPLACE INTO events VALUES (?, ?, ?, ?)",
+    "events": events.PUT,
+    "nodes": "INSERT OR REPLACE INTO nodes VALUES (?, ?)",
     "volumes": "INSERT OR REPLACE INTO volumes VALUES (?, ?, ?)",
     "audit": audit.PUT,
 }
@@ -32,26 +34,34 @@ _ERASE: Final = (
     "DELETE FROM jobs WHERE id = ?",
     "DELETE FROM specs WHERE job = ?",
     "DELETE FROM runs WHERE job = ?",
-    "DELETE FROM events WHERE job = ?",
+    "DELETE FROM events WHERE subject = ?",
 )
 _UNLABEL: Final = "DELETE FROM labels WHERE key = ? AND value = ? AND job = ?"
 _job = json.Decoder(Job)
 _run = json.Decoder(Run)
 _volume = json.Decoder(Volume)
+_node = json.Decoder(Node)
 
 
 class TakenIn:
     """One batch. A key that goes away does not take its row along: history is made of such rows."""
 
     def __init__(
-        self, before: Callable[[JobId], Job | None], view: Callable[[JobId], JobView | None], *, seq: int
+        self,
+        before: Callable[[JobId], Job | None],
+        node_before: Callable[[str], Node | None],
+        view: Callable[[JobId], JobView | None],
+        *,
+        seq: int,
     ) -> None:
         """`seq` is the highest acceptance number taken in before: what is above it cannot be known yet."""
         self.seq = seq
         self._before = before
+        self._node_before = node_before
         self._view = view
         self._rows: dict[str, dict[Any, Row]] = {table: {} for table in _PUT}
         self._jobs: dict[JobId, Job] = {}
+        self._nodes: dict[str, Node | None] = {}
         self._erasures: list[JobErased] = []
         self._volumes_gone: list[str] = []
         self.touched: dict[JobId, None] = {}
@@ -66,10 +76,14 @@ class TakenIn:
             if table is Table.VOLUMES:
                 self._rows["volumes"].pop(key, None)
                 self._volumes_gone.append(key)
+            elif table is Table.NODES:
+                self._put_node(key, None, change.revision)
             return
         match table:
             case Table.JOBS:
                 self._put_job(_job.decode(change.value), change.value, change.revision)
+            case Table.NODES:
+                self._put_node(key, _node.decode(change.value), change.revision)
             case Table.SPECS:
                 self._rows["specs"][key] = (key, change.value)
             case Table.RUNS:
@@ -88,6 +102,11 @@ class TakenIn:
             db.executemany("DELETE FROM volumes WHERE id = ?", [(key,) for key in self._volumes_gone])
         for erased in self._erasures:
             self._erase(db, erased)
+        if self._nodes:
+            db.executemany(
+                "DELETE FROM nodes WHERE id = ?", [(key,) for key, node in self._nodes.items() if node is None]
+            )
+            events.trim(db, self._nodes)
 
     def _put_job(self, job: Job, doc: bytes, revision: int) -> None:
         before = self._jobs.get(job.id)
@@ -109,10 +128,23 @@ class TakenIn:
         )
         if before is None:
             self._rows["labels"].update({(k, v, job.id): (k, v, job.id) for k, v in job.labels})
-        events = self._rows["events"]
         for event in narrate(before, job, revision=revision):
-            ordinal = len(events)  # grows over the batch, so that two events of one revision keep their order
-            events[job.id, revision, ordinal] = (job.id, revision, ordinal, json.encode(event))
+            self._put_event(event)
+
+    def _put_node(self, key: str, node: Node | None, revision: int) -> None:
+        before = self._nodes[key] if key in self._nodes else self._node_before(key)
+        self._nodes[key] = node
+        if node is not None:
+            self._rows["nodes"][key] = (key, json.encode(node))
+        else:
+            self._rows["nodes"].pop(key, None)
+        for event in narrate_node(before, node, revision=revision):
+            self._put_event(event)
+
+    def _put_event(self, event: Event) -> None:
+        rows = self._rows["events"]
+        ordinal = len(rows)
+        rows[event.revision, ordinal] = events.row(event, ordinal)
 
     def _put_run(self, run: Run, doc: bytes) -> None:
         self.touched[run.job] = None

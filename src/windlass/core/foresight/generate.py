@@ -134,7 +134,7 @@ def _batch(making: Making, habit: _Habit, size: int, chance: Chance) -> list[Tra
         seconds = min(max(chance.lognormal(typical, 0.3), 1.0), _LONGEST_S)
         expected = _announced(seconds, chance) if announces else None
         jobs.append(
-            TracedJob(Millis(0), habit.tenant, needs, Millis(int(seconds) * 1000), expected, 0, habit.pool, due_ms)
+            TracedJob(Millis(0), habit.tenant, needs, Millis(int(seconds) * 1000), expected, 0, (habit.pool,), due_ms)
         )
     return jobs
 
@@ -171,4 +171,6 @@ class _Day:
 
 
 def _at(job: TracedJob, at: int) -> TracedJob:
-    return TracedJob(Millis(at), job.tenant, job.needs, job.ran_ms, job.expected_ms, job.priority, job.pool, job.due_ms)
+    return TracedJob(
+        Millis(at), job.tenant, job.needs, job.ran_ms, job.expected_ms, job.priority, job.pools, job.due_ms
+    )

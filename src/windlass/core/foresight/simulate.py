@@ -177,7 +177,7 @@ class _Replay:
                 for key in sorted(self._world.tables.runs_on.get(node, ())):
                     self._end(self._world.tables.runs[key], now, RunState.LOST)
             known = self._world.tables.nodes[node]
-            self._world.set_node(replace(known, state=state, since=now), now=now)
+            self._world.set_node(replace(known, state=state), now=now)
 
     def _submit(self, now: Millis) -> None:
         jobs = self._trace.jobs
@@ -238,7 +238,7 @@ class _Asking:
             priority=job.priority,
             expected_ms=job.expected_ms,
             retries=self._retries,
-            pools=(job.pool,) if job.pool is not None else (),
+            pools=job.pools,
             volume_ttl_ms=Millis(0),
         )
 

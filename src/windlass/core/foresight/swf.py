@@ -77,7 +77,7 @@ def write_swf(trace: Trace) -> Iterator[str]:
         cpus = max(1, job.needs.cpu_millis // 1000)
         memory = job.needs.memory_bytes // _KIB // cpus or -1
         asked = -1 if job.expected_ms is None else -(-job.expected_ms // 1000)
-        partition = pools[job.pool] if job.pool is not None and len(pools) > 1 else -1
+        partition = pools[job.pools[0]] if job.pools and len(pools) > 1 else -1
         seconds = -(-job.ran_ms // 1000)
         yield (
             f"{number} {job.at // 1000} -1 {seconds} {cpus} -1 -1 {cpus} {asked} {memory} 1 "
@@ -134,27 +134,27 @@ def _job(values: list[int], tenant_column: int) -> TracedJob | None:
         Resources(cpu_millis=processors * 1000, memory_bytes=memory * _KIB * processors),
         Millis(max(values[_RUN] * 1000, _SHORTEST_MS)),
         Millis(values[_TIME_ASKED] * 1000) if values[_TIME_ASKED] > 0 else None,
-        pool=PoolId(f"p{partition}") if partition >= 0 else None,
+        pools=(PoolId(f"p{partition}"),) if partition >= 0 else (),
         name=str(values[0]),
     )
 
 
 def _machine(jobs: list[TracedJob], header: dict[str, int]) -> tuple[SimPool, ...]:
     """One node per partition. The header speaks of the whole machine: several partitions share it by what was asked of them."""
-    widest: dict[PoolId | None, int] = {}
-    memory: dict[PoolId | None, int] = {}
-    asked: dict[PoolId | None, int] = {}
+    widest: dict[tuple[PoolId, ...], int] = {}
+    memory: dict[tuple[PoolId, ...], int] = {}
+    asked: dict[tuple[PoolId, ...], int] = {}
     for job in jobs:
-        widest[job.pool] = max(widest.get(job.pool, 0), job.needs.cpu_millis)
-        memory[job.pool] = max(memory.get(job.pool, 0), job.needs.memory_bytes // (job.needs.cpu_millis // 1000))
-        asked[job.pool] = asked.get(job.pool, 0) + job.needs.cpu_millis * job.ran_ms
-    names = sorted(pool for pool in widest if pool is not None) or [PoolId("all")]
+        widest[job.pools] = max(widest.get(job.pools, 0), job.needs.cpu_millis)
+        memory[job.pools] = max(memory.get(job.pools, 0), job.needs.memory_bytes // (job.needs.cpu_millis // 1000))
+        asked[job.pools] = asked.get(job.pools, 0) + job.needs.cpu_millis * job.ran_ms
+    named = sorted(pools for pools in widest if pools) or [(PoolId("all"),)]
     total = (header.get("MaxProcs") or header.get("MaxNodes") or 0) * 1000
     every = sum(asked.values()) or 1
-    pools = []
-    for name in names:
-        share = total if len(names) == 1 else total * asked.get(name, 0) // every
-        cpus = max(share, widest.get(name, 0), widest.get(None, 0), 1000) // 1000
-        most = max(memory.get(name, 0), memory.get(None, 0))
-        pools.append(SimPool(name=name, nodes=1, each=Resources(cpu_millis=cpus * 1000, memory_bytes=most * cpus)))
-    return tuple(pools)
+    made = []
+    for pools in named:
+        share = total if len(named) == 1 else total * asked.get(pools, 0) // every
+        cpus = max(share, widest.get(pools, 0), widest.get((), 0), 1000) // 1000
+        most = max(memory.get(pools, 0), memory.get((), 0))
+        made.append(SimPool(name=pools[0], nodes=1, each=Resources(cpu_millis=cpus * 1000, memory_bytes=most * cpus)))
+    return tuple(made)

@@ -28,8 +28,8 @@ class TracedJob(Struct, frozen=True):
     expected_ms: Millis | None = None
     """What its owner announced; None where nothing was."""
     priority: int = 0
-    pool: PoolId | None = None
-    """The only pool it may use; None: any."""
+    pools: tuple[PoolId, ...] = ()
+    """The pools it may use; empty: any."""
     due_ms: Millis | None = None
     """It should have started this long after it came; None: whenever."""
     name: str = ""
@@ -115,7 +115,7 @@ def _moved(job: TracedJob, by: int) -> TracedJob:
         job.ran_ms,
         job.expected_ms,
         job.priority,
-        job.pool,
+        job.pools,
         job.due_ms,
         job.name,
     )

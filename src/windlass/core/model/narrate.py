@@ -1,11 +1,14 @@
-"""What happened to a job, told from two of its records: also the steps that a single commit hid between them."""
+"""What happened to a job or a node, told from two of its records: also the steps that a single commit hid between them."""
 
 from collections.abc import Iterator
 
 from windlass.core.model.ids import Millis
 from windlass.core.model.job import Job
 from windlass.core.model.job import JobState as S
-from windlass.core.model.views import JobEvent
+from windlass.core.model.node import Node
+from windlass.core.model.node import NodeState as N
+from windlass.core.model.resources import Resources
+from windlass.core.model.views import Asked, Event
 
 _KINDS = {
     S.PENDING: "Retried",
@@ -17,13 +20,21 @@ _KINDS = {
     S.TIMED_OUT: "TimedOut",
     S.CANCELLED: "Cancelled",
 }
+_NODE_KINDS = {
+    N.ACTIVE: "NodeActive",
+    N.NOT_READY: "NodeNotReady",
+    N.INACTIVE: "NodeLost",
+    N.CORDONED: "NodeCordoned",
+    N.DRAINING: "NodeDraining",
+    N.REMOVED: "NodeRemoved",
+}
 
 
-def narrate(old: Job | None, new: Job, *, revision: int) -> Iterator[JobEvent]:
+def narrate(old: Job | None, new: Job, *, revision: int) -> Iterator[Event]:
     """Oldest first."""
 
-    def event(kind: str, at: Millis, *, reason: str = "", message: str = "") -> JobEvent:
-        return JobEvent(
+    def event(kind: str, at: Millis, *, reason: str = "", message: str = "", asked: Asked | None = None) -> Event:
+        return Event(
             revision=revision,
             job=new.id,
             at=at,
@@ -32,10 +43,14 @@ def narrate(old: Job | None, new: Job, *, revision: int) -> Iterator[JobEvent]:
             message=message,
             attempt=new.attempt,
             node=new.node or "",
+            tenant=new.tenant,
+            name=new.name,
+            asked=asked,
         )
 
     if old is None:
-        yield event("Accepted", new.created_at, message="suspended until released" if new.is_suspended else "")
+        held = "suspended until released" if new.is_suspended else ""
+        yield event("Accepted", new.created_at, message=held, asked=_asked(new))
     elif old.is_suspended and not new.is_suspended:
         yield event("Released", new.since)
     if new.is_cancelled and (old is None or not old.is_cancelled):
@@ -47,3 +62,34 @@ def narrate(old: Job | None, new: Job, *, revision: int) -> Iterator[JobEvent]:
         yield event("Running", started)
     if new.state is not S.PENDING or old is not None:
         yield event(_KINDS[new.state], new.since, reason=new.reason, message=new.message)
+
+
+def narrate_node(old: Node | None, new: Node | None, *, revision: int) -> Iterator[Event]:
+    """`new` None: it was removed. Nothing for a change that nobody placing a job would notice."""
+
+    def event(kind: str, node: Node, *, message: str = "", capacity: Resources | None = None) -> Event:
+        return Event(
+            revision=revision,
+            at=node.since,
+            kind=kind,
+            node=node.id,
+            pool=node.pool,
+            message=message,
+            capacity=capacity,
+        )
+
+    if new is None:
+        if old is not None and old.state is not N.REMOVED:
+            yield event("NodeRemoved", old)
+        return
+    if old is None:
+        yield event("NodeJoined", new, message=new.state, capacity=new.capacity)
+        return
+    if old.capacity != new.capacity or old.pool != new.pool:
+        yield event("NodeChanged", new, capacity=new.capacity)
+    if old.state is not new.state:
+        yield event(_NODE_KINDS[new.state], new, message=f"was {old.state}")
+
+
+def _asked(job: Job) -> Asked:
+    return Asked(needs=job.shape.needs, priority=job.priority, expected_ms=job.expected_ms, pools=job.shape.pools)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from windlass.core.model.ids import Millis, TenantId
+from windlass.core.model.ids import Millis, PoolId, TenantId
 from windlass.core.model.job import Job, JobKind, JobSpec, JobState
 from windlass.core.model.node import Node
 from windlass.core.model.resources import Resources
@@ -39,18 +39,51 @@ class JobPage(Struct, frozen=True, kw_only=True):
     revision: int
 
 
-class JobEvent(Struct, frozen=True, kw_only=True):
-    """One thing that happened to a job, derived from its changes in the store."""
+class Asked(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an accepted job asked for: enough to submit its like again, in another world."""
+
+    needs: Resources
+    priority: int = 0
+    expected_ms: Millis | None = None
+    sla_ms: Millis | None = None
+    pools: tuple[PoolId, ...] = ()
+
+
+class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing that happened to a job or a node, derived from its changes in the store."""
 
     revision: int
-    job: str
+    job: str = ""
+    """Empty for what happened to a node."""
     at: Millis
     kind: str
-    """Accepted, Scheduled, Starting, Running, Succeeded, Failed, TimedOut, Cancelled, Retried, Suspended, Released …"""
+    """Accepted, Scheduled, Starting, Running, Succeeded, Failed, TimedOut, Cancelled, Retried, Released …; NodeJoined …"""
     reason: str = ""
     message: str = ""
     attempt: int = 0
     node: str = ""
+    tenant: str = ""
+    name: str = ""
+    """The job's."""
+    asked: Asked | None = None
+    """With Accepted."""
+    pool: str = ""
+    """The node's,"""
+    capacity: Resources | None = None
+    """and what it has, when it joined or changed."""
+
+
+class EventQuery(Struct, frozen=True, kw_only=True):
+    """`tenant` None is the admin's view of all, nodes included."""
+
+    tenant: TenantId | None
+    subject: str = ""
+    """A job's or node's id; empty: whatever happened."""
+    after: int = 0
+    """A revision."""
+    limit: int = 1_000
+    is_newest: bool = False
+    """The last ones, instead of the first after `after`."""
 
 
 class VolumeView(Struct, frozen=True, kw_only=True):

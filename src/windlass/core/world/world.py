@@ -128,8 +128,12 @@ class World:
         return self.number
 
     def set_node(self, node: Node, *, now: Millis) -> int:
+        """It joined or changed; since when it is in its state, the World notes itself."""
         with self.decision(now):
-            if self.tables.nodes.get(node.id) != node:
+            known = self.tables.nodes.get(node.id)
+            since = known.since if known is not None and known.state is node.state else now
+            node = replace(node, since=since)
+            if known != node:
                 self.put(Table.NODES, node.id, node)
         return self.number
 

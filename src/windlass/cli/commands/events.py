@@ -1,0 +1,68 @@
+"""`windlass events`: what happened to jobs and nodes, as it was recorded; followed, or written out for `simulate`."""
+
+from collections.abc import Iterator
+
+import click
+import msgspec
+
+from windlass.cli.command import Command, client_of
+from windlass.cli.names import complete_job
+from windlass.cli.output import is_coloured, output_option, say, width
+from windlass.cli.render import table
+from windlass.cli.render.values import STATE_COLOUR, clock_time, first_line
+from windlass.client.client import Client
+from windlass.client.documents import Happening
+
+_COLOURS = {
+    "Succeeded": STATE_COLOUR["SUCCEEDED"],
+    "Failed": STATE_COLOUR["FAILED"],
+    "TimedOut": STATE_COLOUR["TIMED_OUT"],
+    "Running": STATE_COLOUR["RUNNING"],
+    "NodeLost": STATE_COLOUR["LOST"],
+}
+
+
+@click.command(cls=Command)
+@click.option("-f", "--follow", is_flag=True, help="Go on with what happens, until Ctrl-C.")
+@click.option("--job", default="", metavar="JOB", shell_complete=complete_job, help="Of one job only.")
+@click.option("--last", type=click.IntRange(1, 1000), default=50, show_default=True, help="The newest so many.")
+@click.option("--all", "is_all", is_flag=True, help="From the first one on that is still kept.")
+@output_option("table", "json")
+@click.pass_context
+def events(ctx: click.Context, follow: bool, job: str, last: int, is_all: bool, form: str) -> None:
+    """What happened to your jobs, oldest first; for an admin, to all jobs and nodes.
+
+    With -o json every event is a document on a line of its own: `windlass simulate` replays such a file.
+    """
+    client, columns = client_of(ctx), list[int]()
+    for event in _happened(client, job, last, is_all=is_all, follow=follow):
+        if form == "json":
+            say(msgspec.json.encode(event).decode())
+        else:
+            say(table.stream_line(_row(event), columns, is_coloured=is_coloured(), width=width()))
+
+
+def _happened(client: Client, job: str, last: int, *, is_all: bool, follow: bool) -> Iterator[Happening]:
+    page = client.recorded(job=job) if is_all else client.recorded(job=job, last=last)
+    yield from page["items"]
+    while is_all and page["next"] is not None:
+        page = client.recorded(job=job, after=page["next"])
+        yield from page["items"]
+    if follow:
+        # What came while the page was read is told again by the stream: it begins after the last event that was shown.
+        seen = page["items"][-1]["revision"] if page["items"] else page["revision"]
+        yield from client.follow_recorded(job=job, after=seen)
+
+
+def _row(event: Happening) -> table.Row:
+    what = event.get("name") or event.get("job") or event.get("node") or "-"
+    where = f"on {event['node']}" if event.get("node") and event.get("job") else event.get("pool", "")
+    why = ": ".join(part for part in (event.get("reason"), first_line(event.get("message"))) if part)
+    kind = event.get("kind", "")
+    return (
+        clock_time(event.get("at")),
+        table.Cell(kind, _COLOURS.get(kind)),
+        event.get("tenant", "-"),
+        what,
+        " ".join(part for part in (where, why) if part),
+    )

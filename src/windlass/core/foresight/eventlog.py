@@ -1,0 +1,173 @@
+"""Our own past as a trace: the events that `windlass events --all -o json` writes, one JSON document per line.
+
+A job is submitted again when it was accepted (or released, if it was held back), and takes as long as its last run did. Jobs that
+never ran, or are not over, are left out. The nodes that the log saw joining are the cluster.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from windlass.core.foresight.trace import BYTES, JOBS_MAX, LineFaults, SimPool, Trace, TracedJob, in_order
+from windlass.core.model.ids import Millis, PoolId, TenantId
+from windlass.core.model.resources import Resources
+
+_CPU: Final = re.compile(r"(\d{1,9})(m?)", re.ASCII)
+_MEMORY: Final = re.compile(r"(\d{1,18})(Ki|Mi|Gi|Ti)?", re.ASCII)
+_UNITS: Final = {**BYTES, "Ki": 1 << 10, "": 1}
+_ENDS: Final = frozenset({"Succeeded", "Failed", "TimedOut", "Cancelled"})
+_SECONDS_MAX: Final = 100 * 366 * 86_400
+
+
+class _Resources(Struct):
+    cpu: str = "0"
+    memory: str = "0"
+    gpu: int = 0
+
+
+class _Asked(Struct, rename="camel"):
+    resources: _Resources
+    priority: int = 0
+    expected_seconds: float | None = None
+    sla_seconds: float | None = None
+    pools: tuple[str, ...] = ()
+
+
+class _Line(Struct):
+    kind: str
+    at: str
+    job: str = ""
+    name: str = ""
+    tenant: str = ""
+    message: str = ""
+    node: str = ""
+    pool: str = ""
+    asked: _Asked | None = None
+    capacity: _Resources | None = None
+
+
+class _Life:
+    """One job, as far as it has been read."""
+
+    __slots__ = ("asked", "began", "came", "ended", "name", "tenant")
+
+    def __init__(self, line: _Line, asked: _Asked, came: int) -> None:
+        self.asked = asked
+        self.tenant = line.tenant or "unknown"
+        self.name = line.name
+        self.came = came
+        self.began: int | None = None
+        self.ended: int | None = None
+
+
+def read_event_log(lines: Iterable[str]) -> Trace:
+    """Invalid with the line numbers of what is wrong. Kinds that are not known are passed over."""
+    decoder, faults = msgspec.json.Decoder(_Line), LineFaults()
+    lives: dict[str, _Life] = {}
+    nodes: dict[str, tuple[str, Resources]] = {}
+    for number, text in enumerate(lines, start=1):
+        if not text.strip():
+            continue
+        try:
+            _take(decoder.decode(text), lives, nodes)
+        except (msgspec.DecodeError, ValueError) as problem:
+            faults.add(number, f"is not one of our events: {str(problem)[:200]}")
+        if len(lives) > JOBS_MAX:
+            faults.add(number, f"more than {JOBS_MAX:,} jobs")
+            break
+    faults.check()
+    ran = [life for life in lives.values() if life.began is not None and life.ended is not None]
+    jobs, pools = [_job(life) for life in ran], _pools(nodes)
+    return Trace(jobs=in_order(_on(jobs, pools)), pools=tuple(pools), left_out=len(lives) - len(ran))
+
+
+def _take(line: _Line, lives: dict[str, _Life], nodes: dict[str, tuple[str, Resources]]) -> None:
+    at = _millis(line.at)
+    if line.capacity is not None:
+        nodes[line.node] = line.pool, _resources(line.capacity)
+    if line.kind == "Accepted" and line.asked is not None:
+        _resources(line.asked.resources)  # refused on its own line, if it cannot be meant
+        lives[line.job] = _Life(line, line.asked, at)
+        return
+    life = lives.get(line.job)
+    if life is None:
+        return  # accepted before the log begins
+    if line.kind == "Released":
+        life.came = at
+    elif line.kind == "Running":
+        life.began = at
+    elif line.kind in _ENDS:
+        life.ended = at
+
+
+def _job(life: _Life) -> TracedJob:
+    assert life.began is not None
+    assert life.ended is not None
+    asked = life.asked
+    return TracedJob(
+        Millis(life.came),
+        TenantId(life.tenant),
+        _resources(asked.resources),
+        Millis(max(1, life.ended - life.began)),
+        _span(asked.expected_seconds),
+        asked.priority,
+        tuple(PoolId(pool) for pool in asked.pools),
+        _span(asked.sla_seconds),
+        life.name,
+    )
+
+
+def _pools(nodes: dict[str, tuple[str, Resources]]) -> list[SimPool]:
+    """Nodes of a pool that differ become pools of their own, `NAME~2` and so on: a pool of a simulation has equal nodes."""
+    kinds = Counter(nodes.values())
+    seen: Counter[str] = Counter()
+    pools = []
+    for (name, each), count in sorted(kinds.items(), key=lambda kind: (kind[0][0], -kind[1], str(kind[0][1]))):
+        seen[name] += 1
+        shown = name if seen[name] == 1 else f"{name}~{seen[name]}"
+        pools.append(SimPool(name=PoolId(shown), nodes=count, each=each))
+    return pools
+
+
+def _on(jobs: list[TracedJob], pools: list[SimPool]) -> list[TracedJob]:
+    """A job that may use a pool may use every part of it."""
+    parts: dict[str, list[PoolId]] = {}
+    for pool in pools:
+        parts.setdefault(pool.name.partition("~")[0], []).append(pool.name)
+    return [
+        msgspec.structs.replace(job, pools=tuple(part for pool in job.pools for part in parts.get(pool, [pool])))
+        if job.pools
+        else job
+        for job in jobs
+    ]
+
+
+def _millis(text: str) -> int:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError("a moment without its time zone")
+    return round(moment.timestamp() * 1000)
+
+
+def _span(seconds: float | None) -> Millis | None:
+    if seconds is None:
+        return None
+    if not 0 < seconds < _SECONDS_MAX:
+        raise ValueError("a time that cannot be meant")
+    return Millis(round(seconds * 1000))
+
+
+def _resources(given: _Resources) -> Resources:
+    cpu, memory = _CPU.fullmatch(given.cpu), _MEMORY.fullmatch(given.memory)
+    if cpu is None or memory is None or not 0 <= given.gpu <= 1_000:
+        raise ValueError("resources that cannot be meant")
+    return Resources(
+        cpu_millis=int(cpu[1]) * (1 if cpu[2] else 1000),
+        memory_bytes=int(memory[1]) * _UNITS[memory[2] or ""],
+        gpus=given.gpu,
+    )
