@@ -20,7 +20,6 @@ from windlass.core.errors import Invalid
 from windlass.core.model.ids import TenantId
 from windlass.core.model.views import Event, EventQuery, JobView
 from windlass.wire import schema
-from windlass.wire.identity import ROLE_ADMIN
 from windlass.wire.render import event_document
 
 router = APIRouter(prefix="/api/v1", tags=["events"], responses=REFUSALS)
@@ -75,7 +74,7 @@ async def recorded(
 
     A page ends with the revision to ask for as `after`, unless it is the last one; with `last`, the newest so many come instead.
     """
-    tenant = None if ROLE_ADMIN in caller.roles else caller.tenant
+    tenant = None if caller.is_admin else caller.tenant
     subject = (await here.plane.read_model.find_job(tenant, query.job)).job.id if query.job else ""
     asked = EventQuery(tenant=tenant, subject=subject, after=_resume_from(last_event_id, query.after))
     if query.follow:
