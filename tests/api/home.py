@@ -16,6 +16,7 @@ from windlass.adapters.keys.directory import KeyDirectory
 from windlass.api.app import create_app
 from windlass.api.auth import Authenticator
 from windlass.api.context import ApiLimits
+from windlass.api.rates import Rates
 from windlass.core.model.ids import TenantId
 from windlass.ports.fetcher import Fetcher
 from windlass.testing.plane import MemoryHome, NoFetcher, memory_home
@@ -94,6 +95,8 @@ async def api_home(
     fetcher: Fetcher | None = None,
     limits: ApiLimits | None = None,
     hosts: tuple[str, ...] = (),
+    rates: Rates | None = None,
+    has_open_metrics: bool = True,
     headers: Mapping[str, str] | None = None,
 ) -> AsyncIterator[ApiHome]:
     with TemporaryDirectory(prefix="windlass-keys-") as directory:
@@ -103,6 +106,9 @@ async def api_home(
                 home.plane,
                 Authenticator(keys.public_keys()),
                 fetcher=fetcher or NoFetcher(),
+                signer=keys,
+                rates=rates,
+                has_open_metrics=has_open_metrics,
                 version="0.0.test",
                 limits=limits,
                 hosts=hosts,

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import hmac
 import json
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -187,12 +188,18 @@ ROUTES = [
     ("GET", "/api/v1/jobs/x/artifacts"), ("POST", "/api/v1/volumes/x/copy-file"), ("GET", "/api/v1/volumes"),
     ("DELETE", "/api/v1/volumes/x"), ("POST", "/api/v1/volumes/cleanup"), ("GET", "/api/v1/nodes"), ("GET", "/api/v1/version"),
     ("GET", "/api/v1/whoami"), ("GET", "/api/v1/metrics/prometheus"),
+    ("GET", "/api/v1/tenants"), ("GET", "/api/v1/tenants/x"),
+]  # fmt: skip
+ADMINS = [
+    ("POST", "/api/v1/tenants"), ("PUT", "/api/v1/tenants/x"), ("PATCH", "/api/v1/tenants/x"), ("DELETE", "/api/v1/tenants/x"),
+    ("GET", "/api/v1/tenants/x/tokens"), ("POST", "/api/v1/tenants/x/tokens"), ("DELETE", "/api/v1/tenants/x/tokens/x"),
+    ("GET", "/api/v1/audit"), ("GET", "/api/v1/audit/export"),
 ]  # fmt: skip
 
 
 @pytest.mark.anyio
 async def test_no_door_opens_without_a_token(api: ApiHome) -> None:
-    for method, path in ROUTES:
+    for method, path in ROUTES + ADMINS:
         answer = await api.client.request(method, path, headers={"Authorization": ""})
         assert answer.status_code == 401, path
         assert answer.headers["www-authenticate"] == "Bearer"
@@ -202,12 +209,21 @@ async def test_no_door_opens_without_a_token(api: ApiHome) -> None:
 @pytest.mark.anyio
 async def test_every_door_is_in_this_list(api: ApiHome) -> None:
     described = {
-        (method.upper(), path.replace("{ref}", "x").replace("{name}", "x").replace("{job}", "x"))
+        (method.upper(), re.sub(r"{\w+}", "x", path))
         for path, item in api.app.openapi()["paths"].items()
         for method in item
         if path.startswith("/api/v1")
     }
-    assert described == set(ROUTES)
+    assert described == set(ROUTES + ADMINS)
+
+
+@pytest.mark.anyio
+async def test_a_member_is_no_admin(api: ApiHome) -> None:
+    before = await api.trace()
+    for method, path in [*ADMINS, ("GET", "/api/v1/metrics/prometheus")]:
+        answer = await api.client.request(method, path.replace("/x", "/local"))
+        assert (answer.status_code, answer.json()["code"]) == (403, "not-admin"), path
+    assert await api.trace() == before
 
 
 @pytest.mark.anyio

@@ -17,8 +17,10 @@ from windlass.boot.settings import PREFIX, Settings
 from windlass.control.leadership import LEADER_KEY
 from windlass.core.world.records import KEPT, NUMBER_KEY, Table, store_key
 from windlass.observe import metrics
+from windlass.wire.identity import OidcIssuer
 from windlass.wire.job import JobDocument
 from windlass.wire.quantities import write_bytes, write_cpu, write_seconds
+from windlass.wire.tenant import TenantDocument, read_tenant, tenant_spec
 
 GUIDES = ROOT / "docs" / "guides"
 PACKAGE = ROOT / "src" / "windlass"
@@ -83,6 +85,27 @@ def test_every_reason_an_end_can_have_is_described() -> None:
     verdicts = (ROOT / "src/windlass/agent/verdict.py").read_text()
     given = set(re.findall(r'"([A-Z][A-Za-z]+)"', verdicts))
     assert described == given
+
+
+def test_every_field_of_a_tenant_is_described_with_its_default() -> None:
+    described = {code(row[0]): code(row[1]) for row in rows(GUIDES / "tenants.md", "tenant field")}
+    names = {path for path, _ in fields(TenantDocument) if path not in ("apiVersion", "kind")}
+    bare = {"apiVersion": "windlass.dev/v1", "kind": "Tenant", "metadata": {"name": "x"}}
+    bare |= {"spec": {"budget": {"perMonth": 1}, "rate": {}}}
+    made = tenant_spec(read_tenant(bare, pools=()))
+    said = {"metadata.name": "required", "spec.budget.perMonth": "required", "spec.weight": "–"}
+    assert set(described) == names
+    for name in names - said.keys():
+        value: Any = made
+        for part in name.split(".")[1:]:
+            value = value[part]
+        said[name] = "–" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    assert described == said
+
+
+def test_every_setting_of_an_issuer_is_described() -> None:
+    described = {code(row[0]) for row in rows(GUIDES / "tenants.md", "issuer's setting")}
+    assert described == set(OidcIssuer.model_fields)
 
 
 # — settings —

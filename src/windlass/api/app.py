@@ -6,7 +6,21 @@ from functools import partial
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
-from windlass.api import artifacts, events, health, jobs, logs, openapi, page, problems, terminals, volumes
+from windlass.api import (
+    artifacts,
+    audit,
+    events,
+    health,
+    jobs,
+    logs,
+    openapi,
+    page,
+    problems,
+    tenants,
+    terminals,
+    tokens,
+    volumes,
+)
 from windlass.api.auth import Authenticator
 from windlass.api.context import ApiLimits, Context
 from windlass.api.envelope import Envelope
@@ -17,7 +31,10 @@ from windlass.api.submit import submit_bulk, submit_job
 from windlass.control.plane import ControlPlane
 from windlass.observe.metrics import ApiMetrics
 from windlass.ports.fetcher import Fetcher
+from windlass.ports.signer import Signer
 from windlass.wire.manifests import Manifests
+from windlass.wire.tenancy import TokenRequest
+from windlass.wire.tenant import TenantDocument
 
 
 def create_app(
@@ -25,14 +42,17 @@ def create_app(
     auth: Authenticator,
     *,
     fetcher: Fetcher,
+    signer: Signer,
     version: str,
     registry: CollectorRegistry | None = None,
     limits: ApiLimits | None = None,
     hosts: Collection[str] = (),
     rates: Rates | None = None,
+    has_open_metrics: bool = False,
     preset_image: str = "",
 ) -> FastAPI:
-    """`hosts` are the names this server goes by; empty takes any. `preset_image` is what the inference preset runs by default."""
+    """`hosts` are the names this server goes by; empty takes any. `has_open_metrics` answers /metrics without a token: where only
+    this machine can ask. `preset_image` is what the inference preset runs by default."""
     limits = limits or ApiLimits()
     metrics = ApiMetrics(registry if registry is not None else CollectorRegistry())
     app = HotApp(
@@ -53,17 +73,19 @@ def create_app(
         seats=Seats(limits.streams_max),
         manifests=Manifests(runtime=plane.runtime_kind, preset_image=preset_image),
         rates=rates or Rates(),
+        signer=signer,
+        has_open_metrics=has_open_metrics,
         version=version,
         preset_image=preset_image,
     )
     app.open_door("/api/v1/jobs", submit_job)
     app.open_door("/api/v1/jobs/bulk", submit_bulk)
-    for module in (jobs, logs, events, artifacts, volumes, terminals, health):
+    for module in (jobs, logs, events, artifacts, volumes, terminals, tenants, tokens, audit, health):
         app.include_router(module.router)
     app.include_router(health.open_router)
     app.router.routes.extend(page.routes())
     problems.install(app)
-    openapi.install(app, bodies=(volumes.CopyFileRequest, volumes.CleanupRequest))
+    openapi.install(app, bodies=(volumes.CopyFileRequest, volumes.CleanupRequest, TenantDocument, TokenRequest))
     envelope = partial(
         Envelope,
         metrics=metrics,

@@ -17,6 +17,7 @@ from windlass.core.errors import Denied, Invalid, Unauthenticated
 from windlass.core.model.audit import Act
 from windlass.observe.metrics import ApiMetrics
 from windlass.ports.fetcher import Fetcher
+from windlass.ports.signer import Signer
 from windlass.wire.manifests import Manifests
 
 REVISION_HEADER: Final = "windlass-revision"
@@ -47,6 +48,8 @@ class Context:
     seats: Seats
     manifests: Manifests
     rates: Rates
+    signer: Signer
+    has_open_metrics: bool
     version: str
     preset_image: str = ""
 

@@ -3,21 +3,21 @@
 from typing import Any
 
 import anyio.to_thread
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from windlass.api.answers import answer
-from windlass.api.context import Context, Here, Reader
-from windlass.api.openapi import REFUSALS
+from windlass.api.context import Admin, Context, Here, Reader, admin_of
+from windlass.api.openapi import REFUSALS, refusals
 from windlass.observe.metrics import CONTENT_TYPE
 from windlass.wire import schema
 from windlass.wire.render import node_document, timestamp
 
 open_router = APIRouter(tags=["health"])
-"""Without a token: what a load balancer and a scraper on this machine need, and nothing of any tenant."""
+"""Without a token: what a load balancer needs, and nothing of any tenant."""
 router = APIRouter(prefix="/api/v1", tags=["server"], responses=REFUSALS)
 
-_METRICS: dict[int | str, dict[str, Any]] = {
+_METRICS: dict[int | str, dict[str, Any]] = refusals(401, 403, 429) | {
     200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Prometheus text format."}
 }
 
@@ -39,12 +39,15 @@ async def readyz(here: Here) -> Response:
 
 
 @open_router.get("/metrics", response_class=Response, responses=_METRICS)
-async def metrics(here: Here) -> Response:
+async def metrics(request: Request, here: Here) -> Response:
+    """Of the whole installation, and so an admin's; without a token where only this machine can ask."""
+    if not here.has_open_metrics:
+        await admin_of(request)
     return await _metrics(here)
 
 
 @router.get("/metrics/prometheus", response_class=Response, responses=_METRICS)
-async def api_metrics(here: Here, caller: Reader) -> Response:
+async def api_metrics(here: Here, caller: Admin) -> Response:
     return await _metrics(here)
 
 
@@ -67,6 +70,7 @@ async def whoami(caller: Reader) -> Response:
             "subject": caller.subject,
             "tenant": caller.tenant,
             "roles": sorted(caller.roles),
+            "token": caller.token_id,
             "expiresAt": timestamp(caller.expires_at),
         }
     )

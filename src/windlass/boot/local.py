@@ -32,6 +32,7 @@ from windlass.core.errors import Conflict, Unavailable
 from windlass.core.model.ids import LOCAL_TENANT, Millis, PoolId
 from windlass.core.model.node import Node
 from windlass.core.model.tenant import Tenant
+from windlass.core.world.world import Policy
 from windlass.ports.fetcher import Fetcher
 from windlass.ports.runtime import Machine, Runtime
 
@@ -91,7 +92,10 @@ async def open_local(
             ids=ids,
             failpoints=failpoints,
             offload=one_thread(),
-            retention=Retention(history_ms=Millis(settings.retention_days * _DAY_MS)),
+            policy=Policy(only_tenant=LOCAL_TENANT if machine.kind == "process" else None),
+            retention=Retention(
+                history_ms=Millis(settings.retention_days * _DAY_MS), audit_ms=Millis(settings.audit_days * _DAY_MS)
+            ),
             epoch_seen=journal.epoch,
         )
         _check_runs(plane, machine.kind)

@@ -3,15 +3,17 @@
 Flags win over WINDLASS_ variables, these over the settings file, it over the defaults.
 """
 
+import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from windlass.client.connection import default_data_dir
 from windlass.core.errors import Fault, Invalid
+from windlass.wire.identity import OidcIssuer
 
 FILE_NAME = "windlass.toml"
 """Looked for in the data directory."""
@@ -41,6 +43,16 @@ class Settings(BaseModel):
     """What an EphemeralAccelerationJob runs when it names no image."""
     token_days: int = Field(default=365, ge=1, le=3650)
     """How long the token that `up` writes holds."""
+    oidc: tuple[OidcIssuer, ...] = ()
+    """Issuers other than ourselves whose tokens count (in the environment: the list as JSON)."""
+    oidc_networks: tuple[str, ...] = ()
+    """Private networks (CIDR) that issuers' keys may be fetched from. Not reachable for copy-file and webhooks."""
+    rate_per_second: int | None = Field(default=None, ge=1, le=1_000_000)
+    """Requests of a tenant that has no rate of its own; none: as fast as it can."""
+    rate_at_once: int = Field(default=400, ge=1, le=1_000_000)
+    """Of these, how many may come together after a pause."""
+    audit_days: int = Field(default=365, ge=1, le=3650)
+    """How long audit records are kept."""
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
 
 
@@ -67,8 +79,23 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     for name in Settings.model_fields:
         text = environ.get(PREFIX + name.upper())
         if text:
-            found[name] = [part.strip() for part in text.split(",")] if name == "fetch_networks" else text
+            found[name] = _READERS[name](text) if name in _READERS else text
     return found
+
+
+def _words(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",")]
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text  # no list of issuers, and said to be none with all other faults
+
+
+_READERS: Final = {"fetch_networks": _words, "oidc_networks": _words, "oidc": _json}
+"""Of variables that hold more than one value."""
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -53,11 +53,12 @@ async def _serve(settings: Any, installation: Any) -> None:
     from windlass.boot.tuning import tune
 
     async with open_local(settings, installation, os.environ) as local, anyio.create_task_group() as tasks:
-        app, token = make_application(local, settings, installation)
+        app, token = await make_application(local, settings, installation)
         tasks.start_soon(_stop_on_signal, tasks.cancel_scope)
         tasks.start_soon(local.run)
         port: int = await tasks.start(partial(serve, app, host=settings.host, port=settings.port))
         url = f"http://{_shown(settings.host)}:{port}"
+        await local.plane.brain.committer.durable(local.plane.brain.world.number)  # the token is on record
         installation.write_context(url, token)
         tune()
         greet(url, local.machine, installation, local.found)

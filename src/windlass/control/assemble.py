@@ -11,6 +11,7 @@ from windlass.control.leadership import take_epoch
 from windlass.control.plane import ControlPlane
 from windlass.control.readmodel import Offload, ReadModel
 from windlass.control.specs import Specs
+from windlass.control.tenants import Tenants
 from windlass.control.terminals import Terminals
 from windlass.control.webhooks import Webhooks
 from windlass.core.world.world import Policy
@@ -59,6 +60,7 @@ async def assemble(
         dispatch=dispatch,
         intake=Intake(brain, store, specs, read_model, ids),
         read_model=read_model,
+        tenants=Tenants(brain),
         audit=AuditTrail(brain),
         janitor=janitor,
         webhooks=webhooks,

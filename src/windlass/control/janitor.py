@@ -20,6 +20,7 @@ from windlass.core.model.job import JobSpec
 from windlass.core.world.finish import erase
 from windlass.core.world.journal import Entry
 from windlass.core.world.records import Deeds, JobErased, JobOver, Outgoing, RunOver, Table, decode, table_prefix
+from windlass.core.world.tokens import forget_tokens
 from windlass.ports.blobs import Blobs
 from windlass.ports.logs import Logs
 from windlass.ports.store import Store
@@ -81,6 +82,7 @@ class Janitor:
         await self._retire_jobs()
         await self._drop_logs()
         await self._empty_outbox()
+        await self._forget_tokens()
         await self._read_model.forget_audit(Millis(self._brain.clock.now() - self._retention.audit_ms))
         await self._drop_blobs()
         await self._store.compact(max(0, await self._store.revision() - self._retention.changes_kept))
@@ -102,6 +104,14 @@ class Janitor:
             _, revision = await self._brain.decide(verb)
             if not await self._read_model.caught_up(revision, timeout=30):
                 return
+
+    async def _forget_tokens(self) -> None:
+        clock = self._brain.clock
+
+        def verb(now: Millis) -> int:
+            return forget_tokens(self._brain.world, wall_seconds=clock.wall(now), now=now)
+
+        await self._brain.decide(verb)
 
     async def _drop_logs(self) -> None:
         """Logs of jobs that neither the World nor the history knows."""

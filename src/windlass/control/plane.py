@@ -14,6 +14,7 @@ from windlass.control.dispatch import Dispatch
 from windlass.control.intake import Intake
 from windlass.control.janitor import Janitor
 from windlass.control.readmodel import ReadModel
+from windlass.control.tenants import Tenants
 from windlass.control.terminals import Terminals
 from windlass.control.webhooks import Webhooks
 from windlass.core.errors import WindlassError
@@ -38,6 +39,7 @@ class ControlPlane:
     dispatch: Dispatch
     intake: Intake
     read_model: ReadModel
+    tenants: Tenants
     audit: AuditTrail
     janitor: Janitor
     webhooks: Webhooks

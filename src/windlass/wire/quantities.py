@@ -68,6 +68,30 @@ def read_duration(value: object) -> int:
     return millis
 
 
+def read_cores(value: object) -> int:
+    """Millicores, of any number of cores; bounds are the asker's."""
+    return _scaled(value, _CPU_UNITS, 'expected cores such as 2, 1.5 or "500m"')
+
+
+def read_bytes(value: object) -> int:
+    """Of any size; bounds are the asker's."""
+    return _scaled(value, _BYTE_UNITS, _BYTES_EXPECTED)
+
+
+def read_ratio(value: object, *, parts: int) -> int:
+    """A plain number in whole `parts` of one: 1.5 is 1500 thousandths."""
+    if isinstance(value, str):
+        raise ValueError("expected a number")  # noqa: TRY004 — a fault of the document, reported with the others
+    if isinstance(value, float):  # only out of our own writing: no reader of documents gives one
+        value = Decimal(str(value))
+    return _scaled(value, {"": parts}, f"expected a number with at most {len(str(parts)) - 1} decimals")
+
+
+def write_ratio(count: int, *, parts: int) -> int | float:
+    whole, rest = divmod(count, parts)
+    return count / parts if rest else whole
+
+
 def write_cpu(millis: int) -> str:
     cores, rest = divmod(millis, 1000)
     return f"{millis}m" if rest else str(cores)

@@ -221,6 +221,8 @@ class WhoAmI(Shape):
     subject: str
     tenant: str
     roles: list[str]
+    token: str
+    """Its id, by which it can be revoked; not the token."""
     expires_at: str
 
 

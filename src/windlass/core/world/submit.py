@@ -70,6 +70,13 @@ def _owner(world: World, tenant: TenantId) -> Tenant:
     owner = world.tables.tenants.get(tenant)
     if owner is None:
         raise Denied(f"there is no tenant {tenant!r} here", code="tenant-unknown")
+    only = world.policy.only_tenant
+    if only is not None and tenant != only:
+        raise Denied(
+            f"this server runs plain processes, without isolation, for tenant {only!r} alone",
+            code="single-tenant",
+            hint="several tenants need a container engine: start Docker or Podman, then windlass up",
+        )
     return owner
 
 

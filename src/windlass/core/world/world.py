@@ -36,6 +36,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     retry_backoff_ms: Millis = Millis(1_000)
     """Before the first retry; doubles with each."""
     retry_backoff_max_ms: Millis = Millis(60_000)
+    only_tenant: TenantId | None = None
+    """Nobody else may run anything here: plain processes share one user, one file system, one network."""
     key_ttl_ms: Millis = Millis(7 * 86_400_000)
     """How long a repeated request finds its first answer."""
     unclaimed_volume_ttl_ms: Millis = Millis(3_600_000)

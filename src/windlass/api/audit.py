@@ -1,0 +1,140 @@
+"""The audit, for admins: by pages, or as a stream of JSON lines."""
+
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from fastapi import APIRouter, Query, Request
+from msgspec.structs import replace
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from windlass.api.answers import answer
+from windlass.api.context import Admin, Context, Here, refresh
+from windlass.api.openapi import REFUSALS
+from windlass.api.sse import ENDLESS, Emit, StreamingAnswer
+from windlass.core.errors import Invalid
+from windlass.core.model.audit import AuditQuery
+from windlass.core.model.ids import Millis
+from windlass.ports.clock import Clock
+from windlass.wire.audit import AuditList, deed_document
+
+router = APIRouter(prefix="/api/v1/audit", tags=["audit"], responses=REFUSALS)
+
+LINES: Final = "application/x-ndjson"
+_PAGE: Final = 500
+_LOOK_AGAIN_SECONDS: Final = 15.0
+_TEXT_MAX: Final = 200
+_EXPORT: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"description": "A record a line, oldest first.", "content": {LINES: {"schema": {"type": "string"}}}}
+}
+
+Text = Annotated[str, Field(max_length=_TEXT_MAX)]
+
+
+class Filters(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    tenant: Text = Field(default="", description="What it did, and what was done to its things.")
+    subject: Text = ""
+    verb: Text = ""
+    kind: Text = ""
+    name: Text = ""
+    uid: Text = ""
+    request: Text = ""
+    token: Text = ""
+    outcome: Literal["done", "refused"] | None = None
+    since: AwareDatetime | None = Field(default=None, description="RFC 3339, with its offset.")
+    until: AwareDatetime | None = None
+
+
+class AuditListQuery(Filters):
+    order: Literal["newest", "oldest"] = "newest"
+    limit: int = Field(default=100, ge=1, le=1000)
+    cursor: str = Field(default="", pattern="^[0-9]*$", max_length=18)
+
+
+class ExportQuery(Filters):
+    follow: bool = Field(default=False, description="Go on with records as they come.")
+    after: int = Field(default=0, ge=0, le=10**18, description="The number of the last record you have.")
+
+
+@router.get("", response_model=AuditList)
+async def list_audit(
+    request: Request, here: Here, caller: Admin, query: Annotated[AuditListQuery, Query()]
+) -> Response:
+    await refresh(request)
+    asked = replace(
+        _asked(here.plane.clock, query),
+        newest_first=query.order == "newest",
+        limit=query.limit,
+        after=int(query.cursor or 0),
+    )
+    page = await here.plane.read_model.audit(asked)
+    items = [deed_document(deed, wall=here.plane.clock.wall) for deed in page.items]
+    more = str(page.items[-1].number) if page.has_more else None
+    return answer({"items": items, "next": more, "revision": page.revision}, revision=page.revision)
+
+
+@router.get("/export", response_class=Response, responses=_EXPORT)
+async def export_audit(request: Request, here: Here, caller: Admin, query: Annotated[ExportQuery, Query()]) -> Response:
+    await refresh(request)
+    here.seats.check()
+    asked = replace(_asked(here.plane.clock, query), newest_first=False, limit=_PAGE, after=query.after)
+    return _Lines(here, partial(_send, here, asked, query.follow), is_endless=query.follow)
+
+
+class _Lines(StreamingAnswer):
+    def __init__(self, here: Context, source: Callable[[Emit], Any], *, is_endless: bool) -> None:
+        super().__init__(here, source, media_type=LINES)
+        self._is_endless = is_endless
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["state"][ENDLESS] = self._is_endless
+        await super().__call__(scope, receive, send)
+
+
+async def _send(here: Context, asked: AuditQuery, follow: bool, emit: Emit) -> None:
+    read_model, wall = here.plane.read_model, here.plane.clock.wall
+    while True:
+        revision = read_model.revision
+        page = await read_model.audit(asked)
+        for deed in page.items:
+            await emit(msgspec.json.encode(deed_document(deed, wall=wall)) + b"\n")
+        if page.items:
+            asked = replace(asked, after=page.items[-1].number)
+        if not page.has_more and not follow:
+            return
+        if not page.has_more:
+            await read_model.caught_up(revision + 1, timeout=_LOOK_AGAIN_SECONDS)
+
+
+def _asked(clock: Clock, query: Filters) -> AuditQuery:
+    return AuditQuery(
+        tenant=query.tenant,
+        subject=query.subject,
+        verb=query.verb,
+        kind=query.kind,
+        name=query.name,
+        uid=query.uid,
+        request=query.request,
+        token=query.token,
+        is_refused=None if query.outcome is None else query.outcome == "refused",
+        since=_service(clock, query.since, "since"),
+        until=_service(clock, query.until, "until"),
+    )
+
+
+def _service(clock: Clock, at: datetime | None, name: str) -> Millis | None:
+    """A moment of the wall clock in service time, by what lies between the two now."""
+    if at is None:
+        return None
+    try:
+        millis = int(at.timestamp() * 1000)
+    except (OverflowError, ValueError):
+        raise Invalid(f"{name} is not a moment that can be meant") from None
+    now = clock.now()
+    return Millis(millis - int(clock.wall(now) * 1000) + now)

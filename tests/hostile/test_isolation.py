@@ -1,0 +1,226 @@
+"""A second tenant against everything of the first: every route there is, by every name of theirs. It finds nothing.
+
+What is another's must look exactly like what is not there: the same status, the same body but for the name asked for.
+"""
+
+import json
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import anyio
+import pytest
+
+from tests.api.home import ApiHome, api_home, manifest
+from tests.api.live import LiveHome, live_home
+
+pytestmark = pytest.mark.anyio
+
+SECRET = "geheimnis"
+NAMED = "victims-job"
+ENDLESS = {"/api/v1/events"}
+JSON = {"Content-Type": "application/json"}
+BODIES: dict[str, Any] = {
+    "POST /api/v1/jobs": manifest("true", name=NAMED, suspend=True),
+    "PUT /api/v1/jobs/{name}": manifest("true", suspend=True),
+    "POST /api/v1/jobs/bulk": {"items": [manifest("true", name=f"{NAMED}-2", suspend=True)]},
+    "POST /api/v1/volumes/{job}/copy-file": {"url": "http://192.0.2.1/x"},
+}
+OWN_THING = {"POST /api/v1/jobs", "PUT /api/v1/jobs/{name}", "POST /api/v1/jobs/bulk"}
+"""Doors at which the second tenant makes something of its own, of the same name, which is its right."""
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[ApiHome]:
+    async with api_home() as home:
+        yield home
+
+
+async def prepare(api: ApiHome) -> dict[str, str]:
+    """Things of the first tenant, each with a word in it that nobody else may ever read; the names they go by."""
+    spec: dict[str, Any] = {"env": {"PASSWORD": SECRET}, "graceSeconds": 0}
+    finished = manifest("do", f"print {SECRET}", f"write a.txt {SECRET}", name=NAMED, **spec)
+    finished["metadata"]["labels"] = {"secret": SECRET}
+    made = await api.client.post("/api/v1/jobs", json=finished, headers={"Idempotency-Key": "shared-key"})
+    uid = made.json()["metadata"]["uid"]
+    await api.until(uid)
+    held = await api.submit("true", name=f"{NAMED}-held", suspend=True, **spec)
+    (volume,) = (await api.client.get("/api/v1/volumes")).json()["items"]
+    return {
+        "name": NAMED,
+        "uid": uid,
+        "prefix": uid[:20],
+        "held": f"{NAMED}-held",
+        "held-uid": held["metadata"]["uid"],
+        "volume": volume["name"],
+        "volume-uid": volume["uid"],
+    }
+
+
+async def seen_by_owner(api: ApiHome) -> str:
+    """All that the first tenant can see of its own, as it is now."""
+    job = f"jobs/{NAMED}"
+    one = [job, f"{job}/events", f"{job}/logs", f"{job}/artifacts?path=a.txt&format=file"]
+    paths = [f"/api/v1/{path}" for path in ("jobs", "volumes", "tenants/local", *one)]
+    answers = [await api.client.get(path) for path in paths]
+    assert all(answer.status_code == 200 for answer in answers)
+    return re.sub(r'"revision":\d+', "", "\n".join(answer.text for answer in answers))
+
+
+def operations(api: ApiHome) -> list[tuple[str, str]]:
+    paths = api.app.openapi()["paths"]
+    return [
+        (method.upper(), path)
+        for path, item in paths.items()
+        for method in item
+        if path.startswith("/api/v1") and path not in ENDLESS
+    ]
+
+
+async def ask(api: ApiHome, method: str, path: str, ref: str, headers: dict[str, str]) -> Any:
+    body = BODIES.get(f"{method} {path}", {})
+    address = re.sub(r"{\w+}", ref, path)
+    if method == "PUT" and path.endswith("/artifacts"):
+        return await api.client.put(f"{address}?path=x", content=b"mine", headers=headers)
+    return await api.client.request(method, address, content=json.dumps(body).encode(), headers=headers | JSON)
+
+
+async def test_every_route_looks_at_anothers_thing_as_at_nothing(api: ApiHome) -> None:
+    theirs = await prepare(api)
+    before = await seen_by_owner(api)
+    stranger = api.bearer(tenant="other")
+    walked = 0
+    for method, path in operations(api):
+        if "{" not in path or f"{method} {path}" in OWN_THING:
+            continue
+        for ref in theirs.values():
+            absent = "0" * len(ref)
+            got = await ask(api, method, path, ref, stranger)
+            nothing = await ask(api, method, path, absent, stranger)
+            assert got.status_code == nothing.status_code, (method, path, ref, got.text)
+            assert got.status_code in (400, 403, 404), (method, path, ref, got.text)
+            assert _same(got.text, ref) == _same(nothing.text, absent), (method, path)
+            assert SECRET not in got.text
+            walked += 1
+    assert walked > 100
+    assert await seen_by_owner(api) == before
+
+
+async def test_no_list_and_no_answer_of_a_stranger_holds_a_word_of_it(api: ApiHome) -> None:
+    theirs = await prepare(api)
+    before = await seen_by_owner(api)
+    stranger = api.bearer(tenant="other")
+    for method, path in operations(api):
+        if "{" in path:
+            continue
+        answer = await ask(api, method, path, "", stranger)
+        for word in (SECRET, theirs["uid"], theirs["held-uid"]):
+            assert word not in answer.text, (method, path)
+    for query in ("", "?name=victim", f"?label=secret={SECRET}", "?state=SUCCEEDED"):
+        items = (await api.client.get(f"/api/v1/jobs{query}", headers=stranger)).json()["items"]
+        assert not [item for item in items if item["metadata"]["uid"] in theirs.values()]
+    assert SECRET not in (await api.client.get("/metrics", headers=stranger)).text
+    assert await seen_by_owner(api) == before
+
+
+async def test_names_and_idempotency_keys_are_each_tenants_own(api: ApiHome) -> None:
+    theirs = await prepare(api)
+    stranger = api.bearer(tenant="other")
+    key = {"Idempotency-Key": "shared-key"}
+    mine = await api.client.post(
+        "/api/v1/jobs", json=manifest("true", name=NAMED, suspend=True), headers=stranger | key
+    )
+    assert mine.status_code == 201, "the other's name and key are free for me"
+    assert mine.json()["metadata"]["uid"] != theirs["uid"]
+    assert SECRET not in mine.text
+    again = await api.client.post(
+        "/api/v1/jobs", json=manifest("true", name=NAMED, suspend=True), headers=stranger | key
+    )
+    assert again.content == mine.content
+    await api.client.delete(f"/api/v1/jobs/{NAMED}?volume=true", headers=stranger)
+    assert (await api.client.get(f"/api/v1/jobs/{NAMED}")).json()["metadata"]["uid"] == theirs["uid"]
+
+
+async def test_a_tenant_named_anywhere_but_in_the_token_is_refused_or_ignored(api: ApiHome) -> None:
+    theirs = await prepare(api)
+    before = await seen_by_owner(api)
+    stranger = api.bearer(tenant="other")
+    for header in (
+        "X-Tenant",
+        "Windlass-Tenant",
+        "X-Windlass-Tenant",
+        "X-Tenant-Id",
+        "X-Forwarded-User",
+        "X-Original-URL",
+    ):
+        claimed = stranger | {header: "local"}
+        assert (await api.client.get(f"/api/v1/jobs/{NAMED}", headers=claimed)).status_code == 404
+        assert (await api.client.get("/api/v1/jobs", headers=claimed)).json()["items"] == []
+    for query in ("tenant=local", "tenantId=local"):
+        assert (await api.client.get(f"/api/v1/jobs?{query}", headers=stranger)).status_code == 400
+        assert (await api.client.get(f"/api/v1/jobs/{theirs['uid']}?{query}", headers=stranger)).status_code == 404
+        assert (await api.client.get(f"/api/v1/volumes?{query}", headers=stranger)).json()["items"] == []
+    body = manifest("true", suspend=True)
+    for claimed_body in (
+        {**body, "tenant": "local"},
+        {**body, "metadata": {"tenant": "local"}},
+        {**body, "metadata": {"namespace": "local"}},
+        {**body, "spec": {**body["spec"], "tenant": "local"}},
+    ):
+        assert (await api.client.post("/api/v1/jobs", json=claimed_body, headers=stranger)).status_code == 400
+        bulk = {"items": [claimed_body]}
+        assert (await api.client.post("/api/v1/jobs/bulk", json=bulk, headers=stranger)).status_code == 400
+    assert await seen_by_owner(api) == before
+
+
+async def test_an_admin_of_one_tenant_reaches_anothers_jobs_by_no_ordinary_route(api: ApiHome) -> None:
+    theirs = await prepare(api)
+    admin = api.bearer(tenant="other", roles=("admin",))
+    for ref in (theirs["name"], theirs["uid"]):
+        assert (await api.client.get(f"/api/v1/jobs/{ref}", headers=admin)).status_code == 404
+        assert (await api.client.delete(f"/api/v1/jobs/{ref}", headers=admin)).status_code == 404
+    assert (await api.client.get("/api/v1/tenants/local", headers=admin)).status_code == 200
+
+
+async def test_streams_and_terminals_tell_a_stranger_nothing() -> None:
+    async with live_home() as live:
+        theirs = await prepare(live.api)
+        stranger = live.api.bearer(tenant="other")
+        with anyio.fail_after(120):
+            await _only_own_changes(live, stranger)
+            for door in ("attach", "exec?command=true", "debug"):
+                said = [await _last_word(live, ref, door, stranger) for ref in (NAMED, theirs["uid"], "0" * 12)]
+                assert {one["error"]["code"] for one in said} == {"not-found"}
+                shapes = [
+                    _same(json.dumps(one), ref) for one, ref in zip(said, (NAMED, theirs["uid"], "0" * 12), strict=True)
+                ]
+                assert len(set(shapes)) == 1
+
+
+async def _only_own_changes(live: LiveHome, stranger: dict[str, str]) -> None:
+    """The first change a stranger hears of is its own, though another's came before it."""
+    async with live.session.get(f"{live.url}/api/v1/events", headers=stranger) as stream:
+        assert (await stream.content.readline()).startswith(b":")
+        await live.api.submit("true", name="loud", suspend=True, env={"A": SECRET})
+        own = await live.api.client.post(
+            "/api/v1/jobs", json=manifest("true", name="mine", suspend=True), headers=stranger
+        )
+        assert own.status_code == 201
+        while not (line := await stream.content.readline()).startswith(b"data:"):
+            assert SECRET.encode() not in line
+        assert json.loads(line[5:])["metadata"]["name"] == "mine"
+
+
+async def _last_word(live: LiveHome, ref: str, door: str, stranger: dict[str, str]) -> dict[str, Any]:
+    async with live.session.ws_connect(f"{live.url}/api/v1/jobs/{ref}/{door}", headers=stranger) as socket:
+        message = await socket.receive()
+        assert message.type is aiohttp.WSMsgType.TEXT
+        said: dict[str, Any] = json.loads(message.data)
+        return said
+
+
+def _same(text: str, ref: str) -> str:
+    """An answer without what differs by nature: the request's id, the moment, and the name that was asked for."""
+    text = re.sub(r'"request_id": ?"[^"]*"', "", text)
+    return text.replace(ref, "?")
