@@ -9,6 +9,7 @@ from windlass.core.distribution import (
     held_layers,
     in_scope,
     parse_reference,
+    unmatched,
     wanted_pulls,
 )
 
@@ -117,6 +118,13 @@ def test_prefixes_are_literal_and_know_both_spellings() -> None:
     assert in_scope(nginx, ("ngin",))
     assert in_scope(nginx, ("docker.io/library/",))
     assert not in_scope(nginx, ("n.inx", ".*", "library/"))
+
+
+def test_a_prefix_that_begins_no_name_is_named() -> None:
+    prefixes = ("nginx", "ngnix", "docker.io/library/n")
+    image = Image(id=digest("a"), tags=(parse_reference("nginx:1"),))
+    held = compare((Inventory(node="n1", images=(image,)),), prefixes)
+    assert unmatched(held, prefixes) == ("ngnix",)
 
 
 def test_layers_count_as_held_only_from_the_bottom_up() -> None:

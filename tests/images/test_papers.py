@@ -57,6 +57,33 @@ def test_the_guide_names_every_option_and_every_exit_code() -> None:
         assert all(re.search(rf"\b{code}\b", command.help or "") for code in ("0", "1", "2", "3", "130/143"))
 
 
+def test_the_guide_says_of_every_code_what_to_do() -> None:
+    package = ROOT / "src" / "windlass" / "images"
+    texts = [path.read_text() for path in package.rglob("*.py")]
+    raised = {code for text in texts for code in re.findall(r'"((?:[a-z]+)\.[a-z_]+)",', text)}
+    assert {"config.missing", "lock.held", "ssh.host_key", "peer.export"} <= raised
+    rows = re.findall(r"^\| `([a-z]+\.[a-z_]+)` \| .+ \| .+ \|$", GUIDE, re.MULTILINE)
+    assert sorted(rows) == sorted(raised)
+
+
+def test_both_ways_in_lead_to_the_same_verbs() -> None:
+    """`image-sync` and `windlass images sync|status|prune|copy`, as they are installed."""
+
+    def shown(entry: str, *arguments: str) -> str:
+        script = f"import sys; sys.argv[1:] = {list(arguments)}; from windlass.boot.entry import {entry}; {entry}()"
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+        return done.stdout
+
+    assert re.findall(r"^  (copy|prune|status|sync) ", shown("windlass", "images", "--help"), re.MULTILINE) == [
+        "copy",
+        "prune",
+        "status",
+        "sync",
+    ]
+    options = [shown("image_sync", "--help"), shown("windlass", "images", "sync", "--help")]
+    assert options[0].partition("Options:")[2] == options[1].partition("Options:")[2] != ""
+
+
 def test_nothing_but_the_command_line_moves_the_lock() -> None:
     """What the unit sets for itself alone would be another lock than the one of a login shell."""
     assert NAME in GUIDE

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -262,6 +263,9 @@ def test_copy_moves_one_image_and_prints_the_bytes(lab: Lab, tmp_path: Path) -> 
     assert report["traffic"][two.name]["received"] > 300_000
     assert name in two.ids()
     assert name not in three.ids()
+    shown = _copy(name, "-c", config).stdout
+    assert re.search(rf"^{re.escape(three.name)} .* \d{{3}}\.\d KiB$", shown, re.MULTILINE), shown
+    assert "1 image came from other nodes" in shown
     assert _copy("nobody/has:this", "-c", config).returncode == 1
     assert _copy("--", "a;touch canary", "-c", config).returncode in (1, 2)
 

@@ -10,6 +10,7 @@ from tests.images import making
 from tests.images.conftest import log_text
 from tests.images.lab import Lab, LabNode
 from windlass.images.report import Outcome
+from windlass.images.session import jittered_pause
 
 pytestmark = pytest.mark.anyio
 
@@ -175,6 +176,25 @@ async def test_retries_are_for_what_may_pass_and_not_for_what_is_absent(
     report = await run_sync(lab.config([one, flaky], prefix, tmp_path / "logs", retries=2, peers="never"))
     assert counter.read_text().count("try") == 3
     assert (report.results[0].attempts, report.results[0].words) == (3, "FAILED (EXIT 1)")
+
+    absent = lab.scripted_node(
+        {
+            "docker": """case "$1 $2" in
+              "image ls"|"version "*) exit 0;;
+              pull*) echo "manifest unknown" >&2; exit 1;;
+            esac"""
+        }
+    )
+    report = await run_sync(lab.config([one, absent], prefix, tmp_path / "logs", retries=2, peers="never"))
+    assert (report.results[0].attempts, report.results[0].words) == (1, "FAILED (EXIT 1)")
+
+
+@pytest.mark.parametrize("attempt", range(1, 12))
+def test_pauses_between_tries_grow_to_a_cap_and_are_not_in_step(attempt: int) -> None:
+    full = min(30, 2 ** (attempt - 1))
+    pauses = {jittered_pause(attempt) for _ in range(50)}
+    assert all(full / 2 <= pause <= full for pause in pauses)
+    assert len(pauses) > 1
 
 
 async def test_a_pull_that_is_late_is_timeout_124_and_really_ends(lab: Lab, run_sync: Any, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.images.conftest import log_text
@@ -139,6 +140,41 @@ async def test_names_a_node_made_up_are_a_reason_in_the_failed_log(lab: Lab, run
     report = await run_sync(lab.config([node], "", tmp_path))
     assert report.exit_code == 3
     assert f"{node.name} * - FAILED (NAMES 1 refused)\n" in log_text(tmp_path, "failed_images")
+
+
+@pytest.mark.anyio
+async def test_what_came_to_another_node_in_the_last_moment_is_a_reason_with_a_name(
+    lab: Lab, run_sync: Any, tmp_path: Path
+) -> None:
+    """Somebody else fills the first node: each listing shows one image more than the one before."""
+    names = [f"registry.test/app{number}:1" for number in range(1, 5)]
+    for number in range(1, 5):
+        ids = [f"sha256:{digit}{'0' * 63}" for digit in range(1, number + 1)]
+        listed = [{"Id": image_id, "RepoTags": [name]} for image_id, name in zip(ids, names, strict=False)]
+        (tmp_path / f"ids{number}").write_text("".join(f"{image_id}\n" for image_id in ids))
+        (tmp_path / f"json{number}").write_text(json.dumps(listed))
+    listing = """case "$1 $2" in
+      version*) exit 0;;
+      "image ls") %s cat ids$n;;
+      "image inspect") %s cat json$n;;
+      pull*) echo "$2" >> got;;
+    esac"""
+    counted = "n=0; while read -r line; do n=$((n+1)); done < got; [ $n -gt 0 ] || exit 0;"
+    (tmp_path / "asked").write_text("0\n")
+    (tmp_path / "got").touch()
+    asked = "read -r n < asked;"
+    growing = lab.scripted_node(
+        {"docker": f"cd {tmp_path}; {listing % (f'{asked} [ $n -ge 4 ] || n=$((n+1)); echo $n > asked;', asked)}"}
+    )
+    getting = lab.scripted_node({"docker": f"cd {tmp_path}; {listing % (counted, counted)}"})
+    config = lab.config([growing, getting], "", tmp_path / "logs", peers="never")
+    report = await run_sync(msgspec.structs.replace(config, prefixes=("registry.test/",)))
+    assert report.exit_code == 3
+    assert [(result.name, result.words) for result in report.results] == [
+        *((name, "SUCCESS") for name in names[:3]),
+        (names[3], "FAILED (NEW)"),
+    ]
+    assert f"{getting.name} {names[3]} - FAILED (NEW)\n" in log_text(tmp_path / "logs", "failed_images")
 
 
 def test_what_was_got_before_a_signal_has_its_line(lab: Lab, tmp_path: Path) -> None:
