@@ -37,6 +37,12 @@ format: setup-dev ## put the code in shape
 	@$(V)/ruff format .
 	@$(V)/ruff check --fix .
 
+kube: setup-dev ## build a Kubernetes node from its Go modules, once, for the tests
+	@$(V)/python -m tests.kube.binaries
+
+test-kube: parts kube ## the long tests on Kubernetes: every crash point, a hundred jobs
+	@$(V)/python -m pytest tests/kube -m "soak or not soak" $(ARGS)
+
 demo: setup ## a guided minute: three jobs, their logs, their end
 	@$(V)/python -m examples.demo
 
@@ -50,4 +56,4 @@ bench-slurm: parts ## Slurm beside us, in one run (apt, when root on Debian)
 bench-swarm: parts ## Docker Swarm beside us, in one run
 	@$(V)/python -m bench.swarm
 
-.PHONY: help setup setup-dev up parts test simulate check format demo bench bench-slurm bench-swarm
+.PHONY: kube test-kube help setup setup-dev up parts test simulate check format demo bench bench-slurm bench-swarm

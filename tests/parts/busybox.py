@@ -33,14 +33,16 @@ _FILES = {
 }
 
 
-def image_archive(tag: str = IMAGE, *, files: Mapping[str, bytes] | None = None) -> bytes:
+def image_archive(
+    tag: str = IMAGE, *, files: Mapping[str, bytes] | None = None, command: tuple[str, ...] = ("sh",)
+) -> bytes:
     """The image as a `docker save` archive; extra `files` (path → content) make another image, with another id."""
     layer = _layer(tuple(sorted((files or {}).items())))
     diff_id = hashlib.sha256(layer).hexdigest()
     config = json.dumps(
         {
             "architecture": _architecture(),
-            "config": {"Cmd": ["sh"], "Env": ["PATH=/bin"], "WorkingDir": "/"},
+            "config": {"Cmd": list(command), "Env": ["PATH=/bin"], "WorkingDir": "/"},
             "created": "2024-01-01T00:00:00Z",
             "history": [{"created": "2024-01-01T00:00:00Z", "created_by": "windlass tests"}],
             "os": "linux",

@@ -7,6 +7,7 @@ _MOUNTED = {
     "up": "windlass.boot.up:command",
     "down": "windlass.boot.down:command",
     "doctor": "windlass.boot.doctor:command",
+    "operator": "windlass.boot.operator:command",
     "images": "windlass.images.command:images",
 }
 

@@ -46,6 +46,7 @@ SERVER_HELP: Mapping[str, str] = {
     "server": "Run a control plane for several machines.",
     "down": "Stop what `up` started.",
     "doctor": "Check this machine.",
+    "operator": "Run jobs on a Kubernetes cluster.",
     "images": "Keep images equal on every node.",
 }
 LAST: Mapping[str, Verb] = {

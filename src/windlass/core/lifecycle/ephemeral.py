@@ -1,0 +1,255 @@
+"""What to do next for one ephemeral job on Kubernetes: a pure function of what is wished, how far it is, what is seen, and now.
+
+The operator writes the new course first and only then acts. Every action may be repeated: it names a UID it was judged by, or
+makes something whose name can exist once. So a crash between any two of them leads to the same end.
+"""
+
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from windlass.core.model.ephemeral import Course, EphemeralPhase, Owner, PodSeen, PodState, Seen, VolumeSeen, Wish
+from windlass.core.model.ids import Millis
+from windlass.core.model.job import OnLostNode
+
+PATIENCE_MS: Final = Millis(120_000)
+"""How long a pod may wait for an image that is not there."""
+RETRY_FIRST_MS: Final = 1_000
+RETRY_MAX_MS: Final = 60_000
+REFUSED_AGAIN_MS: Final = 5_000
+
+_FINAL: Final = frozenset({"DeadlineExceeded", "Cancelled", "VolumeLost"})
+"""Ends that no retry follows."""
+
+
+class CreateVolume(Struct, frozen=True):
+    pass
+
+
+class AdoptVolume(Struct, frozen=True):
+    uid: str
+
+
+class DeleteVolume(Struct, frozen=True):
+    uid: str
+
+
+class CreatePod(Struct, frozen=True):
+    attempt: int
+
+
+class DeletePod(Struct, frozen=True):
+    attempt: int
+    uid: str
+
+
+class SealLog(Struct, frozen=True):
+    attempt: int
+
+
+Action = CreateVolume | AdoptVolume | DeleteVolume | CreatePod | DeletePod | SealLog
+
+
+class Step(Struct, frozen=True, kw_only=True):
+    course: Course
+    actions: tuple[Action, ...] = ()
+    wake_at: Millis | None = None
+    """Look again then, even if nothing is heard."""
+
+
+def step(wish: Wish, course: Course, seen: Seen, now: Millis, *, patience_ms: Millis = PATIENCE_MS) -> Step:
+    if course.is_over:
+        return _clean_up(wish, course, seen, now)
+    if wish.fault:
+        return _finish(course, "Invalid", wish.fault, at=now)
+    if course.attempt and course.retry_at is None:
+        return _drive(wish, course, seen, now, patience_ms)
+    return _begin(wish, course, seen, now)
+
+
+# — before a run —
+
+
+def _begin(wish: Wish, course: Course, seen: Seen, now: Millis) -> Step:
+    if wish.is_cancelled:
+        return _finish(course, "Cancelled", "cancelled before it ran", at=now)
+    volume = seen.volume
+    if volume is None and not course.volume:
+        return Step(course=_waits(course, "VolumePending", "its volume is being made"), actions=(CreateVolume(),))
+    if volume is None or volume.is_going or course.volume not in ("", volume.uid):
+        return _finish(course, "VolumeLost", "its volume was deleted before it ran; what was uploaded is gone", at=now)
+    if volume.owner is Owner.ANOTHERS:
+        words = "a volume of its name belongs to another job; delete that, or choose another name"
+        return _finish(course, "VolumeTaken", words, at=now)
+    first: list[Action] = [AdoptVolume(volume.uid)] if volume.owner is Owner.UNCLAIMED else []
+    if seen.pod is not None and not seen.pod.is_foreign and not seen.pod.is_going:
+        first.append(DeletePod(course.attempt, seen.pod.uid))  # of the run that failed; its log is kept
+    return _wait_or_start(wish, replace(course, volume=volume.uid), volume, tuple(first), now)
+
+
+def _wait_or_start(wish: Wish, course: Course, volume: VolumeSeen, first: tuple[Action, ...], now: Millis) -> Step:
+    if wish.is_suspended and not course.attempt:
+        return Step(course=_waits(course, "Suspended", "it starts when spec.suspend is false"), actions=first)
+    if not volume.is_bound and not volume.waits_for_pod:
+        return Step(course=_waits(course, "VolumePending", "its volume is not bound yet"), actions=first)
+    if course.retry_at is not None and now < course.retry_at:
+        return Step(course=course, actions=first, wake_at=course.retry_at)
+    begun = replace(
+        _waits(course, "Starting", ""),
+        attempt=course.attempt + 1,
+        pod="",
+        node="",
+        exit_code=None,
+        retry_at=None,
+    )
+    return Step(course=begun, actions=(*first, CreatePod(begun.attempt)))
+
+
+# — during a run —
+
+
+def _drive(wish: Wish, course: Course, seen: Seen, now: Millis, patience_ms: Millis) -> Step:
+    pod = seen.pod
+    if pod is None:
+        return _without_pod(wish, course, seen, now)
+    if pod.is_foreign:
+        words = "a pod of its name belongs to somebody else; delete that, or choose another name"
+        return _finish(course, "PodNameTaken", words, at=now)
+    if course.pod not in ("", pod.uid):
+        return _end_run(
+            wish, course, seen, now, "PodDeleted", "its pod was deleted while it ran, and another put there"
+        )
+    course = replace(course, pod=pod.uid, node=pod.node, started_at=course.started_at or pod.started_at)
+    if pod.state in (PodState.SUCCEEDED, PodState.FAILED):
+        return _ended(wish, course, seen, pod, now)
+    if wish.is_cancelled:
+        return _stop(wish, course, seen, pod, now, "Cancelled", "cancelled on request")
+    if pod.is_going:
+        return _going(wish, course, seen, pod, now)
+    if pod.state is PodState.WAITING and _lost_volume(course, seen):
+        return _stop(wish, course, seen, pod, now, "VolumeLost", "its volume was deleted before it ran")
+    if pod.is_hopeless or (pod.is_stuck and now >= pod.created_at + patience_ms):
+        return _stop(wish, course, seen, pod, now, pod.reason, pod.message)
+    return Step(course=_under_way(wish, course, pod), wake_at=_patience_end(pod, patience_ms))
+
+
+def _without_pod(wish: Wish, course: Course, seen: Seen, now: Millis) -> Step:
+    if course.pod:
+        return _end_run(wish, course, seen, now, "PodDeleted", "its pod was deleted while it ran")
+    if wish.is_cancelled:
+        return _finish(course, "Cancelled", "cancelled before it ran", at=now)
+    if seen.refused is None:
+        return Step(course=course, actions=(CreatePod(course.attempt),))
+    if seen.refused.is_final:
+        return _finish(course, seen.refused.reason, seen.refused.message, at=now)
+    waiting = _waits(course, seen.refused.reason, seen.refused.message)
+    return Step(course=waiting, wake_at=Millis(now + REFUSED_AGAIN_MS))
+
+
+def _lost_volume(course: Course, seen: Seen) -> bool:
+    return bool(course.volume) and (seen.volume is None or seen.volume.uid != course.volume)
+
+
+def _under_way(wish: Wish, course: Course, pod: PodSeen) -> Course:
+    if pod.state is PodState.WAITING:
+        return _waits(course, pod.reason or "Starting", _with_hint(wish, pod))
+    if pod.is_node_silent:
+        words = f"node {pod.node} does not answer; the run is neither ended nor started again"
+        return replace(course, phase=EphemeralPhase.RUNNING, reason="NodeNotReady", message=words)
+    return replace(course, phase=EphemeralPhase.RUNNING, reason="Started", message="")
+
+
+def _ended(wish: Wish, course: Course, seen: Seen, pod: PodSeen, now: Millis) -> Step:
+    if seen.log is None:
+        return Step(course=course, actions=(SealLog(course.attempt),))
+    course = replace(course, exit_code=pod.exit_code)
+    if pod.state is PodState.FAILED:
+        return _end_run(wish, course, seen, pod.finished_at or now, pod.reason, pod.message, now=now)
+    done = replace(
+        course,
+        phase=EphemeralPhase.SUCCEEDED,
+        reason="Completed",
+        message="",
+        log=seen.log.name,
+        finished_at=pod.finished_at or now,
+    )
+    return Step(course=done)
+
+
+def _stop(wish: Wish, course: Course, seen: Seen, pod: PodSeen, now: Millis, reason: str, message: str) -> Step:
+    """End a pod of ours that still lives. Its log is taken first: with the pod it would be gone."""
+    if seen.log is None:
+        return Step(course=course, actions=(SealLog(course.attempt),))
+    return _end_run(wish, course, seen, now, reason, message)
+
+
+def _going(wish: Wish, course: Course, seen: Seen, pod: PodSeen, now: Millis) -> Step:
+    """Somebody deletes it: a person, a drain, the taint of a lost node. It is over when it is gone."""
+    if seen.log is None and not pod.is_node_silent:
+        return Step(course=course, actions=(SealLog(course.attempt),))
+    if pod.is_node_silent and wish.on_lost_node is OnLostNode.DUPLICATE:
+        return _end_run(wish, course, seen, now, "NodeLost", f"node {pod.node} was lost")
+    words = f"its pod is being deleted{f'; node {pod.node} does not answer' if pod.is_node_silent else ''}"
+    return Step(course=replace(course, reason="PodDeleting", message=words))
+
+
+def _end_run(
+    wish: Wish, course: Course, seen: Seen, at: Millis, reason: str, message: str, *, now: Millis | None = None
+) -> Step:
+    """The current run has failed: the next one after a while, or the end."""
+    now = at if now is None else now
+    tail = seen.log.tail if seen.log else ""
+    course = replace(course, log=(seen.log.name if seen.log else "") or course.log)
+    if reason in _FINAL or course.attempt > wish.retries:
+        return _finish(course, reason, f"{message}; its last lines:\n{tail}" if tail else message, at=at)
+    backoff = min(RETRY_FIRST_MS << min(course.attempt - 1, 20), RETRY_MAX_MS)
+    words = f"attempt {course.attempt} of {wish.retries + 1} ended: {reason}; trying again"
+    return Step(course=replace(_waits(course, reason, words), retry_at=Millis(now + backoff)))
+
+
+def _finish(course: Course, reason: str, message: str, *, at: Millis) -> Step:
+    over = replace(course, phase=EphemeralPhase.FAILED, reason=reason, message=message, finished_at=at, retry_at=None)
+    return Step(course=over)
+
+
+# — after the end —
+
+
+def _clean_up(wish: Wish, course: Course, seen: Seen, now: Millis) -> Step:
+    """Both times-to-live, counted from the end and judged by UID: what was made anew under the name is left alone."""
+    assert course.finished_at is not None
+    actions: list[Action] = []
+    waits: list[Millis] = []
+    pod, volume = seen.pod, seen.volume
+    if pod is not None and not pod.is_foreign and not pod.is_going:
+        is_over = pod.state in (PodState.SUCCEEDED, PodState.FAILED)
+        due = Millis(course.finished_at + wish.run_ttl_ms) if is_over else now  # a cancelled one lives until we end it
+        _judge(actions, waits, DeletePod(course.attempt, pod.uid), due, now)
+    if volume is not None and volume.uid == course.volume:
+        if volume.owner is Owner.OURS and not volume.is_going:
+            _judge(actions, waits, DeleteVolume(volume.uid), Millis(course.finished_at + wish.volume_ttl_ms), now)
+    elif course.volume:
+        course = replace(course, is_volume_gone=True)
+    return Step(course=course, actions=tuple(actions), wake_at=min(waits, default=None))
+
+
+def _judge(actions: list[Action], waits: list[Millis], action: Action, due: Millis, now: Millis) -> None:
+    if now >= due:
+        actions.append(action)
+    else:
+        waits.append(due)
+
+
+def _waits(course: Course, reason: str, message: str) -> Course:
+    return replace(course, phase=EphemeralPhase.PENDING, reason=reason, message=message)
+
+
+def _with_hint(wish: Wish, pod: PodSeen) -> str:
+    if pod.reason == "Unschedulable" and wish.gpus and "gpu" in pod.message:
+        return f"{pod.message} (no node has a free GPU; --gpu 0 runs it on the CPU)"
+    return pod.message
+
+
+def _patience_end(pod: PodSeen, patience_ms: Millis) -> Millis | None:
+    return Millis(pod.created_at + patience_ms) if pod.is_stuck else None

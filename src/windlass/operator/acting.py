@@ -1,0 +1,141 @@
+"""Doing what a step says, one API write each. Every one may be repeated after a crash and then changes nothing."""
+
+from collections.abc import Callable
+
+from windlass.client.kube.api import CLAIMS, EVENTS, JOBS, PODS, KubeApi
+from windlass.core.errors import Conflict, Denied, Invalid, NotFound, WindlassError
+from windlass.core.lifecycle.ephemeral import AdoptVolume, CreatePod, CreateVolume, DeletePod, DeleteVolume
+from windlass.core.model.ephemeral import Course, Refused
+from windlass.core.model.ids import Millis
+from windlass.core.model.submission import Submission
+from windlass.operator.memory import Memory, Shelf
+from windlass.operator.metrics import OperatorMetrics
+from windlass.operator.notices import event, notices
+from windlass.ports.failpoints import Failpoints
+from windlass.wire.kube.names import API_VERSION, EXPIRES, KIND, Document, owner, pod_name, volume_name
+from windlass.wire.kube.pod import PodPolicy, run_pod
+from windlass.wire.kube.status import write_status
+from windlass.wire.kube.volume import claim
+
+
+class Actor:
+    def __init__(
+        self,
+        api: KubeApi,
+        memory: Memory,
+        policy: PodPolicy,
+        *,
+        wall: Callable[[], Millis],
+        failpoints: Failpoints,
+        metrics: OperatorMetrics,
+    ) -> None:
+        self._api = api
+        self._memory = memory
+        self._policy = policy
+        self._wall = wall
+        self._failpoints = failpoints
+        self._metrics = metrics
+
+    async def write(self, job: Document, old: Course, new: Course) -> Document:
+        """The new course into the status, onto the version it was judged by; gives the job as it now is."""
+        metadata, now = job["metadata"], self._wall()
+        before = job.get("status", {})
+        status = write_status(new, metadata["name"], generation=metadata.get("generation", 0), before=before, now=now)
+        if status == before:
+            return job
+        head = {name: metadata[name] for name in ("name", "namespace", "resourceVersion")}
+        document = {"apiVersion": API_VERSION, "kind": KIND, "metadata": head, "status": status}
+        await self._failpoints.reach("operator.before_patch")
+        written = await self._api.apply(JOBS, document, metadata["namespace"], sub="status")
+        await self._failpoints.reach("operator.after_patch")
+        self._memory.jobs.put(written)
+        await self._tell(written, old, new, now)
+        return written
+
+    async def make_volume(self, job: Document, asked: Submission, action: CreateVolume) -> None:
+        metadata = job["metadata"]
+        document = claim(metadata["name"], asked.spec, uid=metadata["uid"])
+        try:
+            await self._before()
+            made = await self._api.create(CLAIMS, document, metadata["namespace"])
+        except Conflict:
+            found = await self._api.get(CLAIMS, volume_name(metadata["name"]), metadata["namespace"])
+            if found is None:
+                return  # gone again; the next look makes it
+            made = found
+        await self._after()
+        self._memory.claims.put(made)
+
+    async def adopt_volume(self, job: Document, action: AdoptVolume) -> None:
+        metadata = job["metadata"]
+        change = {
+            "metadata": {
+                "uid": action.uid,  # the API server refuses when it is another's by now
+                "ownerReferences": [owner(metadata["name"], metadata["uid"])],
+                "annotations": {EXPIRES: None},
+            }
+        }
+        await self._before()
+        adopted = await self._api.merge(CLAIMS, volume_name(metadata["name"]), change, metadata["namespace"])
+        await self._after()
+        self._memory.claims.put(adopted)
+
+    async def delete_volume(self, job: Document, action: DeleteVolume) -> None:
+        metadata = job["metadata"]
+        name, namespace = volume_name(metadata["name"]), metadata["namespace"]
+        await self._before()
+        await self._api.delete(CLAIMS, name, namespace, uid=action.uid)
+        await self._after()
+        _mark_going(self._memory.claims, (namespace, name), action.uid)
+
+    async def make_pod(self, job: Document, asked: Submission, action: CreatePod) -> Refused | None:
+        """One that is there already under the name is taken as it is; whether it is ours is seen at the next look."""
+        metadata = job["metadata"]
+        document = run_pod(metadata["name"], metadata["uid"], action.attempt, asked, self._policy)
+        try:
+            await self._before()
+            made = await self._api.create(PODS, document, metadata["namespace"])
+        except Conflict:
+            return None
+        except (Denied, Invalid, NotFound) as exc:
+            return _refusal(exc)
+        await self._after()
+        self._metrics.pods.inc()
+        self._memory.pods.put(made)
+        return None
+
+    async def delete_pod(self, job: Document, action: DeletePod) -> None:
+        metadata = job["metadata"]
+        name, namespace = pod_name(metadata["name"], action.attempt), metadata["namespace"]
+        await self._before()
+        await self._api.delete(PODS, name, namespace, uid=action.uid)
+        await self._after()
+        _mark_going(self._memory.pods, (namespace, name), action.uid)
+
+    async def _tell(self, job: Document, old: Course, new: Course, now: Millis) -> None:
+        if new.is_over and not old.is_over:
+            self._metrics.ended.labels(new.phase.value, new.reason).inc()
+        for notice in notices(old, new):
+            try:
+                await self._api.create(EVENTS, event(job, notice, new.attempt, now), job["metadata"]["namespace"])
+            except WindlassError:
+                continue  # told before a crash, or the namespace is going: an event is a courtesy
+
+    async def _before(self) -> None:
+        await self._failpoints.reach("operator.before_write")
+
+    async def _after(self) -> None:
+        await self._failpoints.reach("operator.after_write")
+
+
+def _refusal(exc: WindlassError) -> Refused:
+    if "exceeded quota" in exc.message:
+        return Refused(reason="QuotaExceeded", message=exc.message, is_final=False)
+    return Refused(reason="PodRefused", message=exc.message, is_final=True)
+
+
+def _mark_going(shelf: Shelf, key: tuple[str, str], uid: str) -> None:
+    """So that it is not deleted again before the watch has told of it."""
+    known = shelf.get(key)
+    if known is not None and known["metadata"]["uid"] == uid:
+        known["metadata"].setdefault("deletionTimestamp", "")

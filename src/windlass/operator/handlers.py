@@ -1,0 +1,95 @@
+"""kopf's side: what it hears of jobs, pods, volumes and nodes goes into memory, and the job concerned into the queue.
+
+Plain event handlers: kopf then puts no finalizer on anything and keeps no notes in annotations. What must be undone when a job
+goes is undone by owner references.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import kopf
+from lightkube.config.kubeconfig import SingleConfig
+
+from windlass.operator.memory import Key, Memory, key_of
+from windlass.operator.queue import WorkQueue
+from windlass.wire.kube.names import GROUP, JOB_LABEL, PLURAL, VERSION, Document
+
+_OURS = {JOB_LABEL: kopf.PRESENT}
+
+
+def register(registry: kopf.OperatorRegistry, memory: Memory, queue: WorkQueue[Key], config: SingleConfig) -> None:
+    @kopf.on.login(registry=registry)
+    def login(**_: Any) -> kopf.ConnectionInfo:
+        return connection(config)
+
+    @kopf.on.startup(registry=registry)
+    def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
+        settings.posting.enabled = False
+        settings.scanning.disabled = (
+            True  # it watches what it was told to; it needs no right to list namespaces or CRDs
+        )
+        settings.watching.server_timeout = 300
+        settings.peering.standalone = True
+
+    @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
+    async def on_job(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002 - kopf's name
+        document = _plain(body)
+        memory.jobs.heard(type, document)
+        queue.add(key_of(document))
+
+    @kopf.on.event("", "v1", "pods", labels=_OURS, registry=registry)
+    async def on_pod(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002
+        document = _plain(body)
+        memory.pods.heard(type, document)
+        queue.add(_job_of(document))
+
+    @kopf.on.event("", "v1", "persistentvolumeclaims", labels=_OURS, registry=registry)
+    async def on_claim(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002
+        document = _plain(body)
+        memory.claims.heard(type, document)
+        queue.add(_job_of(document))
+
+    @kopf.on.event("", "v1", "nodes", registry=registry)
+    async def on_node(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002
+        node = _plain(body)
+        if not memory.heard_node(type, node):
+            return
+        for pod in memory.pods.all():
+            if pod.get("spec", {}).get("nodeName") == node["metadata"]["name"]:
+                queue.add(_job_of(pod))
+
+
+def connection(config: SingleConfig) -> kopf.ConnectionInfo:
+    """kopf has its own HTTP client; it logs in with what we were given, not with what it would find by itself."""
+    user, cluster = config.user, config.cluster
+    assert user is not None
+    token_file = getattr(user, "token_file", None)
+    token = user.token or (Path(token_file).read_text().strip() if token_file else None)
+    return kopf.ConnectionInfo(
+        server=str(cluster.server),
+        ca_path=_file(config, cluster.certificate_auth),
+        ca_data=cluster.certificate_auth_data,
+        insecure=cluster.insecure,
+        username=user.username,
+        password=user.password,
+        token=token,
+        certificate_path=_file(config, user.client_cert),
+        certificate_data=user.client_cert_data,
+        private_key_path=_file(config, user.client_key),
+        private_key_data=user.client_key_data,
+        default_namespace=config.namespace,
+    )
+
+
+def _file(config: SingleConfig, name: str | None) -> str | None:
+    return str(config.abs_file(name)) if name else None
+
+
+def _plain(body: Mapping[str, Any]) -> Document:
+    return cast(Document, dict(body))
+
+
+def _job_of(document: Document) -> Key:
+    metadata = document["metadata"]
+    return metadata["namespace"], metadata["labels"][JOB_LABEL]

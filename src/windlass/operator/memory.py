@@ -1,0 +1,79 @@
+"""The newest of every object that was heard of. What it does not know may still exist: absence is always asked for."""
+
+from typing import Final
+
+from windlass.wire.kube.names import Document
+
+Key = tuple[str, str]
+"""Namespace and name."""
+TOMBSTONES_MAX: Final = 10_000
+
+
+class Shelf:
+    """One kind's objects, by key. An older version never replaces a newer one, and the dead stay dead."""
+
+    def __init__(self) -> None:
+        self._documents: dict[Key, Document] = {}
+        self._dead: dict[str, None] = {}
+
+    def get(self, key: Key) -> Document | None:
+        return self._documents.get(key)
+
+    def all(self) -> list[Document]:
+        return list(self._documents.values())
+
+    def put(self, document: Document) -> None:
+        if document["metadata"]["uid"] in self._dead:
+            return
+        known = self._documents.get(key_of(document))
+        if known is None or _version(document) >= _version(known):
+            self._documents[key_of(document)] = document
+
+    def drop(self, document: Document) -> None:
+        uid = document["metadata"]["uid"]
+        self._dead[uid] = None
+        if len(self._dead) > TOMBSTONES_MAX:
+            self._dead.pop(next(iter(self._dead)))
+        known = self._documents.get(key_of(document))
+        if known is not None and known["metadata"]["uid"] == uid:
+            del self._documents[key_of(document)]
+
+    def heard(self, kind: str | None, document: Document) -> None:
+        """An event of a watch, or of the first listing (no kind)."""
+        if kind == "DELETED":
+            self.drop(document)
+        else:
+            self.put(document)
+
+
+class Memory:
+    def __init__(self) -> None:
+        self.jobs = Shelf()
+        self.pods = Shelf()
+        self.claims = Shelf()
+        self._silent: set[str] = set()
+
+    def heard_node(self, kind: str | None, node: Document) -> bool:
+        """Whether the node began or ceased to answer."""
+        name = node["metadata"]["name"]
+        conditions = node.get("status", {}).get("conditions", [])
+        is_ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+        was_silent = name in self._silent
+        if is_ready and kind != "DELETED":
+            self._silent.discard(name)
+        else:
+            self._silent.add(name)
+        return was_silent is not (name in self._silent)
+
+    def is_silent(self, node: str) -> bool:
+        return node in self._silent
+
+
+def key_of(document: Document) -> Key:
+    metadata = document["metadata"]
+    return metadata.get("namespace", ""), metadata["name"]
+
+
+def _version(document: Document) -> int:
+    text = str(document["metadata"].get("resourceVersion", "0"))
+    return int(text) if text.isdecimal() else 0

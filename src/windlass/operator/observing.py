@@ -1,0 +1,69 @@
+"""What is seen of one job: from memory where memory can be right, from the API server where only that can be."""
+
+from collections.abc import Callable
+from typing import Final
+
+from windlass.client.kube.api import CLAIMS, PODS, STORAGE_CLASSES, Kind, KubeApi
+from windlass.core.model.ephemeral import Course, PodSeen, VolumeSeen
+from windlass.core.model.ids import Millis
+from windlass.operator.memory import Key, Memory, Shelf
+from windlass.wire.kube.names import JOB_LABEL, Document, pod_name, volume_name
+from windlass.wire.kube.observe import see_pod, see_volume
+
+CLASS_MS: Final = 60_000
+"""How long what was read of a storage class holds."""
+
+
+class Observer:
+    def __init__(self, api: KubeApi, memory: Memory, wall: Callable[[], Millis]) -> None:
+        self._api = api
+        self._memory = memory
+        self._wall = wall
+        self._late: dict[str, tuple[Millis, bool]] = {}
+
+    async def pod(self, job: Document, course: Course) -> PodSeen | None:
+        """That of the current attempt. Not known is not absent, as long as the job runs: then it is asked for."""
+        if not course.attempt:
+            return None
+        metadata = job["metadata"]
+        key = (metadata["namespace"], pod_name(metadata["name"], course.attempt))
+        pod = await self._find(PODS, self._memory.pods, key, must_ask=not course.is_over)
+        if pod is None:
+            return None
+        silent = self._memory.is_silent(pod.get("spec", {}).get("nodeName", ""))
+        return see_pod(pod, metadata["uid"], is_node_silent=silent)
+
+    async def volume(self, job: Document, course: Course) -> VolumeSeen | None:
+        if course.is_volume_gone:
+            return None
+        metadata = job["metadata"]
+        name = metadata["name"]
+        claim = await self._find(
+            CLAIMS, self._memory.claims, (metadata["namespace"], volume_name(name)), must_ask=bool(course.volume)
+        )
+        if claim is None:
+            return None
+        is_bound = claim.get("status", {}).get("phase") == "Bound"
+        waits = not is_bound and await self._binds_late(claim.get("spec", {}).get("storageClassName", ""))
+        return see_volume(claim, name, metadata["uid"], waits_for_pod=waits)
+
+    async def _find(self, kind: Kind, shelf: Shelf, key: Key, *, must_ask: bool) -> Document | None:
+        known = shelf.get(key)
+        if known is not None and JOB_LABEL in known["metadata"].get("labels", {}):
+            return known  # what has no label of ours is not watched, so memory of it is stale
+        if known is None and not must_ask:
+            return None
+        found = await self._api.get(kind, key[1], key[0])
+        if found is None and known is not None:
+            shelf.drop(known)
+        elif found is not None:
+            shelf.put(found)
+        return found
+
+    async def _binds_late(self, name: str) -> bool:
+        read_at, is_late = self._late.get(name, (None, False))
+        if read_at is None or self._wall() - read_at > CLASS_MS:
+            found = await self._api.get(STORAGE_CLASSES, name) if name else None
+            is_late = found is not None and found.get("volumeBindingMode") == "WaitForFirstConsumer"
+            self._late[name] = (self._wall(), is_late)
+        return is_late

@@ -1,0 +1,173 @@
+"""One look at one job: read, decide by the core step, write the course, act; again until there is nothing to do."""
+
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from windlass.client.kube.api import CLAIMS, KubeApi
+from windlass.core.errors import Conflict, Invalid, WindlassError
+from windlass.core.lifecycle.ephemeral import (
+    Action,
+    AdoptVolume,
+    CreatePod,
+    CreateVolume,
+    DeletePod,
+    DeleteVolume,
+    SealLog,
+    step,
+)
+from windlass.core.model.ephemeral import LogSeen, Refused, Seen, Wish
+from windlass.core.model.ids import Millis
+from windlass.core.model.job import JobKind, JobSpec, OnLostNode
+from windlass.core.model.resources import Resources
+from windlass.core.model.submission import Submission
+from windlass.operator.acting import Actor
+from windlass.operator.memory import Key, Memory, key_of
+from windlass.operator.metrics import OperatorMetrics
+from windlass.operator.observing import Observer
+from windlass.operator.queue import WorkQueue
+from windlass.operator.sealing import seal
+from windlass.wire.job import API_VERSION, read_manifest
+from windlass.wire.kube.names import CANCEL, EXPIRES, Document, owner_uid
+from windlass.wire.kube.status import read_course, read_time
+
+ROUNDS_MAX: Final = 12
+BACKOFF_FIRST_SECONDS: Final = 0.2
+BACKOFF_MAX_SECONDS: Final = 30.0
+
+log = structlog.get_logger(__name__)
+
+
+class Reconciler:
+    def __init__(
+        self,
+        api: KubeApi,
+        memory: Memory,
+        queue: WorkQueue[Key],
+        actor: Actor,
+        *,
+        preset_image: str,
+        patience_ms: Millis,
+        wall: Callable[[], Millis],
+        metrics: OperatorMetrics,
+    ) -> None:
+        self._api = api
+        self._memory = memory
+        self._queue = queue
+        self._actor = actor
+        self._observer = Observer(api, memory, wall)
+        self._preset_image = preset_image
+        self._patience_ms = patience_ms
+        self._wall = wall
+        self._metrics = metrics
+        self._failures: dict[Key, int] = {}
+        self._logs: dict[tuple[str, int], LogSeen] = {}
+
+    async def look(self, key: Key) -> None:
+        """For the queue: lets no error out; what failed is looked at again, later each time."""
+        try:
+            with self._metrics.looks.time():
+                wake_at = await self._reconcile(key)
+        except WindlassError as exc:
+            self._again(key, exc.code, exc)
+        except Exception as exc:
+            self._again(key, "internal", exc)
+        else:
+            self._failures.pop(key, None)
+            if wake_at is not None:
+                self._queue.add(key, delay=max(0.05, (wake_at - self._wall()) / 1000))
+        self._metrics.waiting.set(len(self._queue))
+        self._metrics.calls.set(self._api.calls)
+
+    async def sweep_volumes(self) -> None:
+        """Volumes that wait for a job that never came, or were left by one that is gone: each by its own date and UID."""
+        for claim in self._memory.claims.all():
+            if owner_uid(claim) or "deletionTimestamp" in claim["metadata"]:
+                continue
+            due = read_time(claim["metadata"].get("annotations", {}).get(EXPIRES))
+            if due is not None and due <= self._wall():
+                namespace, name = key_of(claim)
+                await self._api.delete(CLAIMS, name, namespace, uid=claim["metadata"]["uid"])
+
+    async def _reconcile(self, key: Key) -> Millis | None:
+        job = self._memory.jobs.get(key)
+        if job is None or "deletionTimestamp" in job["metadata"]:
+            return None  # what it owned goes with it
+        wish, asked = read_wish(job, self._preset_image)
+        refused: Refused | None = None
+        for _ in range(ROUNDS_MAX):
+            course = read_course(job.get("status", {}))
+            slot = (job["metadata"]["uid"], course.attempt)
+            seen = Seen(
+                pod=await self._observer.pod(job, course),
+                volume=await self._observer.volume(job, course),
+                refused=refused,
+                log=self._logs.get(slot),
+            )
+            decided = step(wish, course, seen, self._wall(), patience_ms=self._patience_ms)
+            job = await self._actor.write(job, course, decided.course)
+            if decided.course.is_over:
+                self._logs.pop(slot, None)
+            if not decided.actions and decided.course == course:
+                return decided.wake_at
+            for action in decided.actions:
+                refused = await self._act(job, asked, action) or refused
+        return Millis(self._wall() + 1000)
+
+    async def _act(self, job: Document, asked: Submission, action: Action) -> Refused | None:
+        match action:
+            case CreateVolume():
+                await self._actor.make_volume(job, asked, action)
+            case AdoptVolume():
+                await self._actor.adopt_volume(job, action)
+            case DeleteVolume():
+                await self._actor.delete_volume(job, action)
+            case CreatePod():
+                return await self._actor.make_pod(job, asked, action)
+            case DeletePod():
+                await self._actor.delete_pod(job, action)
+            case SealLog():
+                self._logs[(job["metadata"]["uid"], action.attempt)] = await seal(self._api, job, action.attempt)
+        return None
+
+    def _again(self, key: Key, code: str, exc: Exception) -> None:
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        self._metrics.troubles.labels(code).inc()
+        delay = min(BACKOFF_FIRST_SECONDS * 2 ** min(failures - 1, 10), BACKOFF_MAX_SECONDS)
+        if isinstance(exc, Conflict):
+            log.debug("look repeated", job=key, code=code)  # somebody else wrote; its event is on the way
+        elif isinstance(exc, WindlassError):
+            log.warning("look failed", job=key, code=code, why=str(exc), again_in_seconds=delay)
+        else:
+            log.error("look failed", job=key, code=code, again_in_seconds=delay, exc_info=exc)
+        self._queue.add(key, delay=delay)
+
+
+def read_wish(job: Document, preset_image: str) -> tuple[Wish, Submission]:
+    """By the one validator. What it refuses, though the schema let it pass, is the job's fault and ends it."""
+    metadata = job["metadata"]
+    document = {
+        "apiVersion": API_VERSION,
+        "kind": JobKind.EPHEMERAL.value,
+        "metadata": {"name": metadata["name"]},
+        "spec": job.get("spec", {}),
+    }
+    is_cancelled = CANCEL in metadata.get("annotations", {})
+    try:
+        asked = read_manifest(document, runtime="container", preset_image=preset_image)
+    except Invalid as exc:
+        words = "; ".join(f"{fault.field}: {fault.message}" for fault in exc.faults) or exc.message
+        empty = JobSpec(needs=Resources(cpu_millis=0, memory_bytes=0, gpus=0))
+        return Wish(fault=words, is_cancelled=is_cancelled), Submission(spec=empty)
+    default = OnLostNode.MOVE if asked.retries else OnLostNode.WAIT
+    wish = Wish(
+        retries=asked.retries,
+        run_ttl_ms=asked.run_ttl_ms,
+        volume_ttl_ms=asked.volume_ttl_ms,
+        on_lost_node=asked.on_lost_node or default,
+        is_suspended=asked.is_suspended,
+        is_cancelled=is_cancelled,
+        gpus=asked.spec.needs.gpus,
+    )
+    return wish, asked

@@ -1,0 +1,79 @@
+"""What a run printed, kept past its pod: gzipped into a ConfigMap that belongs to the job; head and tail when it is much."""
+
+import zlib
+from collections.abc import AsyncIterator
+from typing import Final
+
+from windlass.client.kube.api import CONFIG_MAPS, KubeApi
+from windlass.core.errors import Conflict, Invalid, NotFound
+from windlass.core.model.ephemeral import LogSeen
+from windlass.wire.kube.names import Document, log_name, owner_uid, pod_name
+from windlass.wire.kube.volume import sealed_log
+
+PACKED_MAX: Final = 256 * 1024
+HEAD_BYTES: Final = 1 << 20
+TAIL_BYTES: Final = 1 << 20
+TAIL_LINES: Final = 20
+TAIL_CHARACTERS: Final = 500
+
+
+async def seal(api: KubeApi, job: Document, attempt: int) -> LogSeen:
+    """Read and keep it. A log that cannot be had any more (its node is lost, nothing started) is none; that is no error."""
+    metadata = job["metadata"]
+    name, namespace, uid = metadata["name"], metadata["namespace"], metadata["uid"]
+    try:
+        async with api.log(pod_name(name, attempt), namespace) as pieces:
+            head, tail, left_out = await _read(pieces)
+    except (NotFound, Invalid):
+        return LogSeen()
+    if not head:
+        return LogSeen()
+    words = last_lines(tail or head)
+    document = sealed_log(name, uid, attempt, pack(head, tail, left_out), words)
+    try:
+        await api.create(CONFIG_MAPS, document, namespace)
+    except Conflict:
+        kept = await api.get(CONFIG_MAPS, log_name(name, attempt), namespace)
+        if kept is None or owner_uid(kept) != uid:  # of an earlier job of this name, about to be collected
+            return LogSeen(tail=words)
+    return LogSeen(name=log_name(name, attempt), tail=words)
+
+
+async def _read(pieces: AsyncIterator[bytes]) -> tuple[bytes, bytes, int]:
+    """The beginning, the end if that is not all, and how many bytes lie between."""
+    head, tail, seen = bytearray(), bytearray(), 0
+    async for piece in pieces:
+        seen += len(piece)
+        room = HEAD_BYTES - len(head)
+        head += piece[:room]
+        tail += piece[room:] if room < len(piece) else b""
+        if len(tail) > 2 * TAIL_BYTES:
+            del tail[:-TAIL_BYTES]
+    del tail[:-TAIL_BYTES]
+    return bytes(head), bytes(tail), seen - len(head) - len(tail)
+
+
+def pack(head: bytes, tail: bytes, left_out: int) -> bytes:
+    """Gzipped and small enough for an object; noise that does not compress is cut shorter."""
+    total = len(head) + left_out + len(tail)
+    while len(packed := _gzip(_joined(head, tail, total))) > PACKED_MAX:
+        # When the head was all there is, the end of it becomes the tail.
+        half = max(len(head), len(tail)) // 2
+        head, tail = head[:half], (tail or head)[-half:]
+    return packed
+
+
+def _joined(head: bytes, tail: bytes, total: int) -> bytes:
+    left_out = total - len(head) - len(tail)
+    middle = f"\n… {left_out} bytes left out …\n".encode() if left_out > 0 else b""
+    return head + middle + tail
+
+
+def last_lines(text: bytes) -> str:
+    lines = text.decode(errors="replace").rstrip("\n").split("\n")[-TAIL_LINES:]
+    return "\n".join(lines)[-TAIL_CHARACTERS:]
+
+
+def _gzip(text: bytes) -> bytes:
+    packer = zlib.compressobj(level=6, wbits=31)  # 31: with gzip's header, and no time in it
+    return packer.compress(text) + packer.flush()

@@ -1,0 +1,105 @@
+"""The operator's loops, under one parent: kopf's watches, the workers, the safety net, and the door for probes and metrics."""
+
+import asyncio
+from collections.abc import Callable
+
+import anyio
+import kopf
+import structlog
+from aiohttp import web
+from lightkube.config.kubeconfig import SingleConfig
+from prometheus_client import generate_latest
+
+from windlass.client.kube.api import KubeApi
+from windlass.core.errors import WindlassError
+from windlass.core.model.ids import Millis
+from windlass.operator.acting import Actor
+from windlass.operator.handlers import register
+from windlass.operator.memory import Key, Memory, key_of
+from windlass.operator.metrics import OperatorMetrics
+from windlass.operator.queue import WorkQueue
+from windlass.operator.reconcile import Reconciler
+from windlass.operator.settings import OperatorSettings
+from windlass.ports.failpoints import Failpoints
+
+log = structlog.get_logger(__name__)
+
+
+async def serve(
+    config: SingleConfig,
+    settings: OperatorSettings,
+    *,
+    host: str,
+    port: int,
+    wall: Callable[[], Millis],
+    failpoints: Failpoints,
+) -> None:
+    """Until it is cancelled or told by a signal."""
+    metrics, memory, queue = OperatorMetrics(), Memory(), WorkQueue[Key]()
+    registry = kopf.OperatorRegistry()
+    register(registry, memory, queue, config)
+    ready = asyncio.Event()  # kopf takes no other
+    async with KubeApi(config) as api:
+        actor = Actor(api, memory, settings.policy(), wall=wall, failpoints=failpoints, metrics=metrics)
+        reconciler = Reconciler(
+            api,
+            memory,
+            queue,
+            actor,
+            preset_image=settings.preset_image,
+            patience_ms=settings.patience_ms,
+            wall=wall,
+            metrics=metrics,
+        )
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_door, host, port, metrics, ready)
+            tasks.start_soon(_safety_net, reconciler, memory, queue, settings.resync_seconds)
+            for _ in range(settings.workers):
+                tasks.start_soon(queue.work, reconciler.look)
+            await _watch(registry, settings, ready)
+            tasks.cancel_scope.cancel()
+
+
+async def _watch(registry: kopf.OperatorRegistry, settings: OperatorSettings, ready: asyncio.Event) -> None:
+    """kopf runs in this task and ends with a signal; it keeps its own tasks."""
+    await kopf.operator(
+        registry=registry,
+        clusterwide=not settings.namespaces,
+        namespaces=settings.namespaces,
+        standalone=True,
+        ready_flag=ready,
+    )
+
+
+async def _safety_net(reconciler: Reconciler, memory: Memory, queue: WorkQueue[Key], seconds: int) -> None:
+    while True:
+        await anyio.sleep(seconds)
+        for job in memory.jobs.all():
+            queue.add(key_of(job))
+        try:
+            await reconciler.sweep_volumes()
+        except WindlassError as exc:
+            log.warning("volumes not swept", code=exc.code, why=str(exc))
+
+
+async def _door(host: str, port: int, metrics: OperatorMetrics, ready: asyncio.Event) -> None:
+    async def healthz(_: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def readyz(_: web.Request) -> web.Response:
+        return web.Response(text="ok\n") if ready.is_set() else web.Response(status=503, text="not yet\n")
+
+    async def counted(_: web.Request) -> web.Response:
+        text = await anyio.to_thread.run_sync(generate_latest, metrics.registry)
+        return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+
+    app = web.Application()
+    app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", counted)])
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port).start()
+        await anyio.sleep_forever()
+    finally:
+        with anyio.move_on_after(2, shield=True):
+            await runner.cleanup()

@@ -1,0 +1,105 @@
+"""Everything the operator needs in a cluster: CRDs, its rights and no more, and its one pod.
+
+One replica that is recreated, not rolled: safety comes from preconditions on every write, not from an election, but two of
+them would ask for everything twice.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from windlass.wire.kube.crd import ephemeral_crd
+from windlass.wire.kube.names import GROUP, NAMESPACE, OPERATOR, PLURAL, Document
+
+PORT: Final = 8086
+_LABELS: Final = {"app.kubernetes.io/name": OPERATOR, "app.kubernetes.io/managed-by": "windlass"}
+
+RULES: Final[tuple[Document, ...]] = (
+    {"apiGroups": [GROUP], "resources": [PLURAL], "verbs": ["get", "list", "watch"]},
+    {"apiGroups": [GROUP], "resources": [f"{PLURAL}/status"], "verbs": ["patch"]},
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "create", "delete"]},
+    {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
+    {
+        "apiGroups": [""],
+        "resources": ["persistentvolumeclaims"],
+        "verbs": ["get", "list", "watch", "create", "patch", "delete"],
+    },
+    # To read back its own; it may list none, so it learns of no other's.
+    {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "create"]},
+    {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
+    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]},
+    {"apiGroups": ["storage.k8s.io"], "resources": ["storageclasses"], "verbs": ["get", "list"]},
+)
+
+
+def crds() -> list[Document]:
+    return [ephemeral_crd()]
+
+
+def everything(
+    image: str, *, namespace: str = NAMESPACE, environment: Mapping[str, str] | None = None
+) -> list[Document]:
+    """In the order in which they are applied."""
+    return [*crds(), *rights(namespace), deployment(image, namespace, environment or {})]
+
+
+def rights(namespace: str) -> list[Document]:
+    rbac = "rbac.authorization.k8s.io"
+    restricted = {"pod-security.kubernetes.io/enforce": "restricted"}
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": {**_LABELS, **restricted}}},
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _metadata(namespace)},
+        {"apiVersion": f"{rbac}/v1", "kind": "ClusterRole", "metadata": _metadata(), "rules": list(RULES)},
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": _metadata(),
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": OPERATOR},
+            "subjects": [{"kind": "ServiceAccount", "name": OPERATOR, "namespace": namespace}],
+        },
+    ]
+
+
+def deployment(image: str, namespace: str, environment: Mapping[str, str]) -> Document:
+    container: Document = {
+        "name": "operator",
+        "image": image,
+        "command": ["windlass", "operator", "run", "--host", "0.0.0.0", "--port", str(PORT)],  # noqa: S104 - probes reach it so
+        "env": [{"name": name, "value": value} for name, value in sorted(environment.items())],
+        "ports": [{"name": "http", "containerPort": PORT}],
+        "livenessProbe": {"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": 20, "failureThreshold": 3},
+        "readinessProbe": {"httpGet": {"path": "/readyz", "port": "http"}, "periodSeconds": 5},
+        "resources": {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": "512Mi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+    pod: Document = {
+        "metadata": {"labels": dict(_LABELS)},
+        "spec": {
+            "serviceAccountName": OPERATOR,
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": 65532,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [container],
+        },
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": _metadata(namespace),
+        "spec": {
+            "replicas": 1,
+            "strategy": {"type": "Recreate"},
+            "selector": {"matchLabels": {"app.kubernetes.io/name": OPERATOR}},
+            "template": pod,
+        },
+    }
+
+
+def _metadata(namespace: str = "") -> Document:
+    metadata: Document = {"name": OPERATOR, "labels": dict(_LABELS)}
+    return {**metadata, "namespace": namespace} if namespace else metadata

@@ -1,0 +1,69 @@
+"""Names, labels and annotations on Kubernetes. Whatever we make carries the job's label; we touch nothing without it."""
+
+from typing import Any, Final
+
+GROUP: Final = "windlass.dev"
+VERSION: Final = "v1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+KIND: Final = "EphemeralAccelerationJob"
+PLURAL: Final = "ephemeralaccelerationjobs"
+SHORT: Final = "eaj"
+
+JOB_LABEL: Final = f"{GROUP}/job"
+"""The name of the job a pod, volume or log belongs to."""
+PART_LABEL: Final = f"{GROUP}/part"
+"""`run`, `volume`, `log`, `upload`, `copy`, `debug`."""
+ATTEMPT_LABEL: Final = f"{GROUP}/attempt"
+KUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+
+CANCEL: Final = f"{GROUP}/cancel"
+"""Annotation on the job: present, it is to end."""
+EXPIRES: Final = f"{GROUP}/expires-at"
+"""Annotation on a volume that is nobody's: when it goes, RFC 3339."""
+
+OPERATOR: Final = "windlass-operator"
+"""The field manager of what we write, and the name of our deployment, service account and roles."""
+NAMESPACE: Final = "windlass-system"
+CONTAINER: Final = "main"
+
+Document = dict[str, Any]
+
+
+def volume_name(job: str) -> str:
+    return f"artifacts-{job}"
+
+
+def pod_name(job: str, attempt: int) -> str:
+    return f"{job}-{attempt}"
+
+
+def log_name(job: str, attempt: int) -> str:
+    return f"{job}-{attempt}-log"
+
+
+def labels(job: str, part: str) -> dict[str, str]:
+    return {
+        JOB_LABEL: job,
+        PART_LABEL: part,
+        "app.kubernetes.io/managed-by": "windlass",
+    }
+
+
+def owner(name: str, uid: str) -> Document:
+    """The reference that lets Kubernetes remove the thing with its job."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "name": name,
+        "uid": uid,
+        "controller": True,
+        "blockOwnerDeletion": False,
+    }
+
+
+def owner_uid(document: Document) -> str:
+    """The UID of the job that controls it; empty when none does."""
+    for reference in document.get("metadata", {}).get("ownerReferences", []):
+        if reference.get("kind") == KIND and reference.get("controller"):
+            return str(reference["uid"])
+    return ""

@@ -1,0 +1,141 @@
+"""From the pod and the claim that Kubernetes shows to what the step wants to know. Here failures are told apart."""
+
+from typing import Final
+
+from windlass.core.model.ephemeral import Owner, PodSeen, PodState, VolumeSeen
+from windlass.core.model.ids import Millis
+from windlass.wire.kube.names import JOB_LABEL, Document, owner_uid
+from windlass.wire.kube.status import read_time
+
+_PULL: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "SignatureValidationFailed"})
+_NO_IMAGE: Final = frozenset({"InvalidImageName", "ErrImageNeverPull"})
+_REFUSED: Final = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+
+
+def see_pod(pod: Document, job_uid: str, *, is_node_silent: bool = False) -> PodSeen:
+    metadata, status = pod["metadata"], pod.get("status", {})
+    state, reason, message, exit_code = _state(pod)
+    ended = _ended_container(status)
+    return PodSeen(
+        uid=metadata["uid"],
+        state=state,
+        reason=reason,
+        message=message,
+        exit_code=exit_code,
+        node=pod.get("spec", {}).get("nodeName", ""),
+        created_at=read_time(metadata.get("creationTimestamp")) or Millis(0),
+        started_at=_started_at(status),
+        finished_at=read_time(ended.get("finishedAt")),
+        is_foreign=owner_uid(pod) != job_uid,
+        is_going="deletionTimestamp" in metadata,
+        is_stuck=state is PodState.WAITING and reason in ("ImagePull", "CreateFailed"),
+        is_hopeless=_waiting(status).get("reason") in _NO_IMAGE,
+        is_node_silent=is_node_silent,
+    )
+
+
+def see_volume(claim: Document, job: str, job_uid: str, *, waits_for_pod: bool) -> VolumeSeen:
+    metadata = claim["metadata"]
+    return VolumeSeen(
+        uid=metadata["uid"],
+        owner=_owner(claim, job, job_uid),
+        is_bound=claim.get("status", {}).get("phase") == "Bound",
+        waits_for_pod=waits_for_pod,
+        is_going="deletionTimestamp" in metadata,
+    )
+
+
+def _owner(claim: Document, job: str, job_uid: str) -> Owner:
+    if claim["metadata"].get("labels", {}).get(JOB_LABEL) != job:
+        return Owner.THEIRS
+    holder = owner_uid(claim)
+    if not holder:
+        return Owner.UNCLAIMED
+    return Owner.OURS if holder == job_uid else Owner.ANOTHERS
+
+
+def _state(pod: Document) -> tuple[PodState, str, str, int | None]:
+    status = pod.get("status", {})
+    phase = status.get("phase")
+    if phase == "Succeeded":
+        return PodState.SUCCEEDED, "Completed", "", 0
+    if phase == "Failed":
+        reason, message, code = _failure(status)
+        return PodState.FAILED, reason, message, code
+    if phase == "Running" and _container(status).get("state", {}).get("running"):
+        return PodState.RUNNING, "", "", None
+    reason, message = _why_waiting(status)
+    return PodState.WAITING, reason, message, None
+
+
+def _failure(status: Document) -> tuple[str, str, int | None]:
+    """The pod's own reason comes first: an evicted container looks as if it had merely been killed."""
+    ended = _ended_container(status)
+    code = ended.get("exitCode")
+    words = status.get("message", "")
+    match status.get("reason"):
+        case "DeadlineExceeded":
+            return "DeadlineExceeded", "it ran longer than its timeout", code
+        case "Evicted":
+            return "Evicted", words or "the node needed its room", code
+        case "NodeLost" | "NodeShutdown" | "Terminated":
+            return "NodeLost", words or "its node was lost", code
+        case "UnexpectedAdmissionError" | "OutOfcpu" | "OutOfmemory" | "OutOfpods" | "NodeAffinity" as told:
+            return "NodeRefused", words or str(told), code
+    disruption: Document = next((one for one in status.get("conditions", []) if one["type"] == "DisruptionTarget"), {})
+    if disruption.get("status") == "True" and not ended:
+        is_lost = disruption.get("reason") in ("DeletionByTaintManager", "DeletionByPodGC")
+        return "NodeLost" if is_lost else "Evicted", disruption.get("message", ""), code
+    return _container_failure(ended, code)
+
+
+def _container_failure(ended: Document, code: int | None) -> tuple[str, str, int | None]:
+    match ended.get("reason"):
+        case "OOMKilled":
+            return "OOMKilled", "it used more memory than its limit", code
+        case "StartError" | "ContainerCannotRun":
+            return "StartFailed", _first_line(ended.get("message", "")), code
+        case "ContainerStatusUnknown":
+            return "NodeLost", "its node came back without it", code
+    if code is not None and code > 128:
+        return "ExitCode", f"exit code {code} (signal {code - 128})", code
+    return "ExitCode", f"exit code {code}", code
+
+
+def _why_waiting(status: Document) -> tuple[str, str]:
+    waiting = _waiting(status)
+    reason, message = waiting.get("reason", ""), _first_line(waiting.get("message", ""))
+    if reason in _PULL or reason in _NO_IMAGE:
+        return "ImagePull", message or reason
+    if reason in _REFUSED:
+        return "CreateFailed", message or reason
+    scheduled: Document = next((one for one in status.get("conditions", []) if one["type"] == "PodScheduled"), {})
+    if scheduled.get("status") == "False":
+        return scheduled.get("reason", "Unschedulable"), scheduled.get("message", "")
+    return reason or "Starting", message
+
+
+def _container(status: Document) -> Document:
+    found = status.get("containerStatuses") or [{}]
+    first: Document = found[0]
+    return first
+
+
+def _waiting(status: Document) -> Document:
+    waiting: Document = _container(status).get("state", {}).get("waiting") or {}
+    return waiting
+
+
+def _ended_container(status: Document) -> Document:
+    ended: Document = _container(status).get("state", {}).get("terminated") or {}
+    return ended
+
+
+def _started_at(status: Document) -> Millis | None:
+    state = _container(status).get("state", {})
+    began = (state.get("running") or state.get("terminated") or {}).get("startedAt")
+    return read_time(began) or None  # the epoch: it never did
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0][:500]

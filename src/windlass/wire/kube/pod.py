@@ -1,0 +1,177 @@
+"""The pods made for a job: of the run itself and of the short-lived ones around its volume. All fit the restricted profile.
+
+What an admin may loosen is in the policy; nothing in a job's manifest can.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from windlass.core.model.job import OnLostNode
+from windlass.core.model.submission import Submission
+from windlass.wire.kube.names import (
+    ATTEMPT_LABEL,
+    CONTAINER,
+    KUEUE_LABEL,
+    Document,
+    labels,
+    owner,
+    pod_name,
+    volume_name,
+)
+from windlass.wire.names import ARTIFACTS
+from windlass.wire.quantities import write_bytes, write_cpu
+
+NOT_READY: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+VOLUME: Final = "artifacts"
+
+
+class PodPolicy(Struct, frozen=True, kw_only=True):
+    """What the admin of the cluster has decided for all jobs."""
+
+    gpu_resource: str = "nvidia.com/gpu"
+    may_run_as_root: bool = False
+    """Images then run as the user they name. Off: as `user`, whatever they name."""
+    user: int = 1000
+    group: int = 1000
+    scratch_bytes: int = 10 << 30
+    """How much a run may write outside its volume."""
+    node_selector: tuple[tuple[str, str], ...] = ()
+    tolerations: tuple[Document, ...] = ()
+    runtime_class: str = ""
+    pull_secrets: tuple[str, ...] = ()
+
+
+def run_pod(job: str, uid: str, attempt: int, asked: Submission, policy: PodPolicy) -> Document:
+    spec = asked.spec
+    container: Document = {
+        "name": CONTAINER,
+        "image": spec.image,
+        "env": [{"name": name, "value": value} for name, value in _environment(job, uid, attempt, asked)],
+        "resources": _resources(asked, policy),
+        "securityContext": _container_security(),
+        "volumeMounts": [{"name": VOLUME, "mountPath": ARTIFACTS}],
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+    if spec.command:
+        container["command"] = list(spec.command)
+    if spec.workdir:
+        container["workingDir"] = spec.workdir
+    if spec.wants_terminal:
+        container |= {"stdin": True, "tty": True}
+    body = _pod_spec(job, container, policy) | {
+        "terminationGracePeriodSeconds": asked.grace_ms // 1000,
+        "tolerations": [*policy.tolerations, *_lost_node_tolerations(asked)],
+        "nodeSelector": {**dict(asked.node_labels), **dict(policy.node_selector)},
+    }
+    if asked.timeout_ms is not None:
+        body["activeDeadlineSeconds"] = asked.timeout_ms // 1000
+    marks = {**labels(job, "run"), ATTEMPT_LABEL: str(attempt)}
+    if spec.queue_name:
+        marks[KUEUE_LABEL] = spec.queue_name
+    return _pod(pod_name(job, attempt), marks, body, owner(job, uid))
+
+
+def side_pod(
+    name: str,
+    job: str,
+    part: str,
+    image: str,
+    command: Sequence[str],
+    policy: PodPolicy,
+    *,
+    mount: str = ARTIFACTS,
+    seconds: int = 3600,
+    with_terminal: bool = False,
+    owned_by: Document | None = None,
+) -> Document:
+    """A pod beside the job's own, with its volume at `mount`: upload, copy-file, debug. It ends by itself after `seconds`."""
+    container: Document = {
+        "name": CONTAINER,
+        "image": image,
+        "command": list(command),
+        "workingDir": mount,
+        "resources": {
+            "requests": {"cpu": "10m", "memory": "32Mi"},
+            "limits": {"cpu": "1", "memory": "256Mi", "ephemeral-storage": "64Mi"},
+        },
+        "securityContext": _container_security(),
+        "volumeMounts": [{"name": VOLUME, "mountPath": mount}],
+    }
+    if with_terminal:
+        container |= {"stdin": True, "tty": True}
+    body = _pod_spec(job, container, policy) | {
+        "activeDeadlineSeconds": seconds,
+        "terminationGracePeriodSeconds": 1,
+        "tolerations": list(policy.tolerations),
+        "nodeSelector": dict(policy.node_selector),
+    }
+    return _pod(name, labels(job, part), body, owned_by)
+
+
+def _pod(name: str, marks: dict[str, str], body: Document, owned_by: Document | None) -> Document:
+    metadata: Document = {"name": name, "labels": marks}
+    if owned_by:
+        metadata["ownerReferences"] = [owned_by]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": body}
+
+
+def _pod_spec(job: str, container: Document, policy: PodPolicy) -> Document:
+    security: dict[str, Any] = {"seccompProfile": {"type": "RuntimeDefault"}, "fsGroup": policy.group}
+    security["fsGroupChangePolicy"] = "OnRootMismatch"
+    if not policy.may_run_as_root:
+        security |= {"runAsNonRoot": True, "runAsUser": policy.user, "runAsGroup": policy.group}
+    body: Document = {
+        "restartPolicy": "Never",  # a retry is a new pod
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": security,
+        "containers": [container],
+        "volumes": [{"name": VOLUME, "persistentVolumeClaim": {"claimName": volume_name(job)}}],
+    }
+    if policy.runtime_class:
+        body["runtimeClassName"] = policy.runtime_class
+    if policy.pull_secrets:
+        body["imagePullSecrets"] = [{"name": name} for name in policy.pull_secrets]
+    return body
+
+
+def _container_security() -> Document:
+    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "privileged": False}
+
+
+def _resources(asked: Submission, policy: PodPolicy) -> Document:
+    needs = asked.spec.needs
+    amounts = {"cpu": write_cpu(needs.cpu_millis), "memory": write_bytes(needs.memory_bytes)}
+    if needs.gpus:
+        amounts[policy.gpu_resource] = str(needs.gpus)
+    limits = {**amounts, "ephemeral-storage": write_bytes(policy.scratch_bytes)}
+    return {"requests": amounts, "limits": limits}
+
+
+def _environment(job: str, uid: str, attempt: int, asked: Submission) -> list[tuple[str, str]]:
+    """The job's own variables, then ours, which it cannot override."""
+    spec = asked.spec
+    ours = {
+        "HOME": "/tmp",  # noqa: S108 - the user has no home in a foreign image
+        **dict(spec.env),
+        "WINDLASS_JOB": uid,
+        "WINDLASS_RUN": pod_name(job, attempt),
+        "WINDLASS_ATTEMPT": str(attempt),
+        "WINDLASS_INDEX": "0",
+        "WINDLASS_COUNT": "1",
+        "WINDLASS_ARTIFACTS": ARTIFACTS,
+        "WINDLASS_MODEL": spec.model,
+        "WINDLASS_GPU": str(spec.needs.gpus),
+        "WINDLASS_INPUT": spec.input_path,
+        "WINDLASS_OUTPUT": spec.output_path,
+    }
+    return list(ours.items())
+
+
+def _lost_node_tolerations(asked: Submission) -> list[Document]:
+    """`wait`: never taken away from a silent node. Else the cluster deletes the pod after `lostAfter`."""
+    wish = asked.on_lost_node or (OnLostNode.MOVE if asked.retries else OnLostNode.WAIT)
+    bound = {} if wish is OnLostNode.WAIT else {"tolerationSeconds": asked.lost_after_ms // 1000}
+    return [{"key": key, "operator": "Exists", "effect": "NoExecute", **bound} for key in NOT_READY]

@@ -1,0 +1,80 @@
+"""One cluster for the whole run, with the CRDs in it: an existing one when asked for, else our own."""
+
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kube.binaries import can_have
+from tests.kube.cluster import KubeCluster
+from tests.kube.existing import ExistingCluster
+from tests.kube.lab import Lab
+from tests.kube.operator import Operator
+from tests.parts.waiting import wait_for
+
+Cluster = KubeCluster | ExistingCluster
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    if os.environ.get("USE_EXISTING_CLUSTER") == "true" and os.environ.get("KUBECONFIG"):
+        yield ExistingCluster(Path(os.environ["KUBECONFIG"]))
+        return
+    if not can_have():
+        pytest.skip("NO GO AND NO CLUSTER ON THIS MACHINE: the tests on Kubernetes are left out")
+    with KubeCluster() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def installed(cluster: Cluster) -> Cluster:
+    """With CRDs and the operator's rights, by the command that people use; the operator itself is each test's own."""
+    said = Operator.say("operator", "install", f"--kubeconfig={cluster.kubeconfig}")
+    assert "customresourcedefinition/ephemeralaccelerationjobs.windlass.dev applied" in said
+    cluster.kubectl(
+        "wait", "--for=condition=Established", "crd/ephemeralaccelerationjobs.windlass.dev", "--timeout=60s"
+    )
+    wait_for(lambda: "eaj" in cluster.kubectl("api-resources", "--cached=false"), 60, "the new kind to be known")
+    # It would find no image to run; what runs in the tests has its rights and is started here.
+    cluster.kubectl("--namespace=windlass-system", "delete", "deployment", "windlass-operator", "--wait=false")
+    return cluster
+
+
+@pytest.fixture(scope="session")
+def common_operator(installed: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    """One for all tests that want any, with the rights of the Deployment's service account; started when first wanted."""
+    common = Operator(installed, tmp_path_factory.mktemp("operator"))
+    yield common
+    common.close()
+
+
+@pytest.fixture
+def operator(common_operator: Operator) -> Operator:
+    """It runs. Who kills operators starts an own one."""
+    return common_operator.start()
+
+
+@pytest.fixture
+def lab(installed: Cluster) -> Iterator[Lab]:
+    """A namespace of the test's own, under the restricted profile."""
+    with Lab(installed, f"t-{secrets.token_hex(4)}") as namespace:
+        yield namespace
+
+
+@pytest.fixture
+def own_operator(
+    installed: Cluster, lab: Lab, tmp_path: Path, common_operator: Operator
+) -> Iterator[Callable[..., Operator]]:
+    """`own_operator(failpoints=…)`: an operator to be killed at will, with no other beside it."""
+    common_operator.stop()
+    made: list[Operator] = []
+
+    def make(**options: str) -> Operator:
+        made.append(Operator(installed, tmp_path / f"operator-{len(made)}", namespace=lab.namespace, **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()

@@ -1,0 +1,59 @@
+"""The CRD on a real API server: the same manifest goes in, and what is wrong is refused with its field named."""
+
+from typing import Any
+
+import pytest
+
+from tests.kube.lab import Lab
+
+
+def test_a_short_manifest_gets_every_default(lab: Lab) -> None:
+    lab.apply("plain", resources=None, suspend=True)
+    found = lab.get("eaj", "plain")
+    assert found is not None
+    spec = found["spec"]
+    assert spec["resources"] == {"cpu": "1", "memory": "512Mi", "gpu": 1}
+    assert (spec["model"], spec["input"]) == ("resnet50", {"type": "image", "path": "/artifacts/input.jpg"})
+    assert (spec["ttlSecondsAfterFinished"], spec["pvcTTLSecondsAfterFinished"]) == (0, 3600)
+    assert (spec["pvcSize"], spec["lostAfter"], spec["retries"]) == ("1Gi", 600, 0)
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "a negative time-to-live": ({"ttlSecondsAfterFinished": -1}, "spec.ttlSecondsAfterFinished"),
+    "too many retries": ({"retries": 101}, "spec.retries"),
+    "a size that is no size": ({"pvcSize": "plenty"}, "spec.pvcSize"),
+    "memory with a shell in it": ({"resources": {"memory": "1Gi; reboot"}}, "spec.resources.memory"),
+    "half a GPU": ({"resources": {"gpu": 0.5}}, "spec.resources.gpu"),
+    "a path that climbs out": ({"input": {"path": "/artifacts/../etc/passwd"}}, "spec.input.path"),
+    "a path elsewhere": ({"output": {"path": "/etc/passwd"}}, "spec.output.path"),
+    "a variable with a bad name": ({"env": {"A=B": "x"}}, "spec.env"),
+    "a node label of ours": ({"nodeSelector": {"windlass.dev/job": "x"}}, "spec.nodeSelector"),
+    "a storage class that is a path": ({"storageClass": "../../x"}, "spec.storageClass"),
+    "an unknown answer to a lost node": ({"onLostNode": "panic"}, "spec.onLostNode"),
+    "a field that does not exist": ({"privileged": True}, "privileged"),
+    "a text where a truth value is meant": ({"suspend": "no"}, "spec.suspend"),
+}
+
+
+@pytest.mark.parametrize(("spec", "field"), REFUSED.values(), ids=REFUSED.keys())
+def test_the_api_server_refuses_with_the_field_named(lab: Lab, spec: dict[str, Any], field: str) -> None:
+    said = lab.apply("bad", check=False, **spec)
+    assert field in said
+    assert lab.get("eaj", "bad") is None
+
+
+@pytest.mark.parametrize("name", ["a.b", "x" * 64])
+def test_a_name_that_is_no_dns_label_is_refused(lab: Lab, name: str) -> None:
+    assert "DNS label" in lab.apply(name, check=False)
+
+
+def test_what_a_job_is_cannot_be_changed_under_way(lab: Lab) -> None:
+    lab.apply("fixed", suspend=True)
+    said = lab.apply("fixed", suspend=True, image="another/image:2", check=False)
+    assert "image is fixed once the job is made" in said
+
+
+def test_the_list_shows_phase_and_reason(lab: Lab) -> None:
+    lab.apply("shown", suspend=True)
+    heading = lab.kubectl("get", "eaj").splitlines()[0].split()
+    assert heading == ["NAME", "PHASE", "REASON", "ATTEMPT", "AGE"]

@@ -1,0 +1,138 @@
+"""What goes wrong on a real cluster ends in a phase, a reason and a message that a person understands."""
+
+import json
+
+import pytest
+
+from tests.kube.cluster import KubeCluster
+from tests.kube.lab import Lab
+from tests.kube.operator import Operator
+from tests.kube.parts import NODE
+from tests.parts import busybox
+from tests.parts.waiting import wait_for
+
+
+def test_a_failed_run_is_retried_as_a_new_pod_and_tells_its_last_lines(lab: Lab, operator: Operator) -> None:
+    lab.shell("flaky", 'echo "attempt $WINDLASS_ATTEMPT"; exit 3', retries=1)
+    status = lab.wait_status("flaky", phase="Failed")
+    assert (status["reason"], status["exitCode"], status["attempt"]) == ("ExitCode", 3, 2)
+    assert status["message"] == "exit code 3; its last lines:\nattempt 2"
+    assert (lab.log("flaky", 1), lab.log("flaky", 2)) == ("attempt 1\n", "attempt 2\n")
+    for pod in ("flaky-1", "flaky-2"):
+        lab.wait_gone("pod", pod)
+
+
+def test_too_much_memory_is_told_as_such(lab: Lab, operator: Operator) -> None:
+    lab.apply("greedy", command=["dd", "if=/dev/zero", "of=/dev/null", "bs=256M"])
+    assert lab.wait_status("greedy", phase="Failed")["reason"] == "OOMKilled"
+
+
+def test_a_run_that_exceeds_its_timeout_is_ended(lab: Lab, operator: Operator) -> None:
+    lab.apply("slow", command=["sleep", "300"], timeoutSeconds=2, graceSeconds=0, retries=3)
+    status = lab.wait_status("slow", phase="Failed")
+    assert (status["reason"], status["attempt"]) == ("DeadlineExceeded", 1)
+
+
+def test_an_image_that_is_nowhere_fails_with_the_pulls_own_words(lab: Lab, operator: Operator) -> None:
+    lab.apply("imageless", image="127.0.0.1:9/nowhere:1")
+    status = lab.wait_status("imageless", phase="Failed")
+    assert status["reason"] == "ImagePull"
+    assert "127.0.0.1:9/nowhere:1" in status["message"]
+    lab.wait_gone("pod", "imageless-1")
+
+
+def test_a_command_that_is_not_there_cannot_start(lab: Lab, operator: Operator) -> None:
+    lab.apply("typo", command=["/bin/ehco", "hello"])
+    status = lab.wait_status("typo", phase="Failed")
+    assert status["reason"] == "StartFailed"
+    assert "/bin/ehco" in status["message"]
+    assert "startedAt" not in status
+
+
+def test_what_only_the_validator_knows_to_be_wrong_ends_the_job_with_the_field_named(
+    lab: Lab, operator: Operator
+) -> None:
+    lab.apply("odd", image="Not An Image")
+    status = lab.wait_status("odd", phase="Failed")
+    assert status["reason"] == "Invalid"
+    assert status["message"].startswith("spec.image: ")
+    assert lab.items("pods") == []
+
+
+def test_a_gpu_that_no_node_has_is_waited_for_and_said_so(lab: Lab, operator: Operator) -> None:
+    lab.apply("hungry", command=["true"], resources={"gpu": 1, "cpu": "100m", "memory": "64Mi"})
+    status = lab.wait_status("hungry", phase="Pending", reason="Unschedulable")
+    assert "nvidia.com/gpu" in status["message"]
+    assert "--gpu 0" in status["message"]
+    give = [{"op": "add", "path": "/status/capacity/nvidia.com~1gpu", "value": "1"}]
+    lab.cluster.kubectl("patch", "node", NODE, "--subresource=status", "--type=json", "-p", json.dumps(give))
+    lab.wait_status("hungry", phase="Succeeded")
+
+
+def test_a_quota_that_is_used_up_is_waited_for(lab: Lab, operator: Operator) -> None:
+    lab.kubectl("create", "quota", "none", "--hard=pods=0")
+    lab.shell("patient", "true")
+    status = lab.wait_status("patient", phase="Pending", reason="QuotaExceeded")
+    assert "exceeded quota: none" in status["message"]
+    lab.kubectl("delete", "quota", "none")
+    assert lab.wait_status("patient", phase="Succeeded")["attempt"] == 1
+
+
+def test_a_pod_deleted_while_it_runs_is_a_failed_run_and_never_a_silent_second_one(
+    lab: Lab, operator: Operator
+) -> None:
+    lab.apply("once", command=["sleep", "300"], graceSeconds=0)
+    lab.wait_status("once", phase="Running")
+    lab.kubectl("delete", "pod", "once-1", "--grace-period=0", "--force")
+    status = lab.wait_status("once", phase="Failed")
+    assert (status["reason"], status["attempt"]) == ("PodDeleted", 1)
+    assert lab.items("pods") == []
+
+
+def test_a_volume_deleted_before_the_run_is_not_made_anew(lab: Lab, operator: Operator) -> None:
+    lab.shell("robbed", "true", suspend=True)
+    lab.wait_status("robbed", reason="Suspended")
+    lab.kubectl("delete", "pvc", "artifacts-robbed")
+    status = lab.wait_status("robbed", phase="Failed")
+    assert status["reason"] == "VolumeLost"
+    assert lab.items("pvc") == []
+
+
+def test_a_cancelled_job_ends_at_once_and_keeps_what_it_printed(lab: Lab, operator: Operator) -> None:
+    lab.shell("doomed", "echo so far; sleep 300", graceSeconds=0)
+    lab.wait_status("doomed", phase="Running")
+    wait_for(lambda: "so far" in lab.kubectl("logs", "doomed-1"), 60, "its first line")
+    lab.kubectl("annotate", "eaj", "doomed", "windlass.dev/cancel=true")
+    status = lab.wait_status("doomed", phase="Failed")
+    assert (status["reason"], lab.log("doomed")) == ("Cancelled", "so far\n")
+    lab.wait_gone("pod", "doomed-1")
+
+
+def test_a_pod_of_somebody_else_with_the_name_is_left_alone(lab: Lab, operator: Operator) -> None:
+    security = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
+    tight = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    container = {"name": "c", "image": busybox.IMAGE, "command": ["sleep", "300"], "securityContext": tight}
+    spec = {"containers": [container], "securityContext": security, "terminationGracePeriodSeconds": 0}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "twin-1"}, "spec": spec}
+    lab.kubectl("apply", "-f", "-", stdin=json.dumps(pod))
+    lab.shell("twin", "true")
+    assert lab.wait_status("twin", phase="Failed")["reason"] == "PodNameTaken"
+    assert lab.get("pod", "twin-1") is not None
+
+
+def test_a_silent_node_is_said_and_its_run_neither_ended_nor_doubled(
+    lab: Lab, operator: Operator, cluster: KubeCluster
+) -> None:
+    if not isinstance(cluster, KubeCluster):
+        pytest.skip("a node of somebody else's cluster is not stopped")
+    lab.shell("steady", "while [ ! -e /artifacts/go ]; do sleep 0.2; done", graceSeconds=0)
+    lab.wait_status("steady", phase="Running")
+    volume = next((cluster.directory / "volumes").glob(f"pvc-{lab.status('steady')['volumeUID']}"))
+    cluster.kubelet.pause()
+    try:
+        status = lab.wait_status("steady", phase="Running", reason="NodeNotReady")
+        assert NODE in status["message"]
+        (volume / "go").touch()
+    finally:
+        cluster.kubelet.resume()
+    assert lab.wait_status("steady", phase="Succeeded")["attempt"] == 1
