@@ -189,8 +189,10 @@ def error_of(answer: httpx2.Response) -> WindlassError:
             return Denied(message, code="kube-forbidden", hint="the cluster's admin grants rights and quota")
         case 404:
             return NotFound(message)
+        case 409 if reason == "AlreadyExists":
+            return Conflict(message, code="kube-exists")
         case 409:
-            return Conflict(message, code="kube-exists" if reason == "AlreadyExists" else "kube-conflict")
+            return Conflict(message, code="kube-conflict")
         case 400 | 422:
             return Invalid(message, code="kube-refused")
         case _:
