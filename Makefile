@@ -19,7 +19,7 @@ setup-dev:
 parts: setup-dev ## the real servers the tests use (apt, when root on Debian)
 	@tools/parts
 
-test: parts ## the whole suite, on real parts
+test: parts kube ## the whole suite, on real parts
 	@$(V)/python -m pytest $(ARGS)
 
 SEEDS ?= 0..100
@@ -37,7 +37,7 @@ format: setup-dev ## put the code in shape
 	@$(V)/ruff format .
 	@$(V)/ruff check --fix .
 
-kube: setup-dev ## build a Kubernetes node from its Go modules, once, for the tests
+kube: setup-dev ## build a Kubernetes node from its Go modules, once (ten to twenty minutes), for the tests
 	@$(V)/python -m tests.kube.binaries
 
 test-kube: parts kube ## the long tests on Kubernetes: every crash point, a hundred jobs

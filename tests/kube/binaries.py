@@ -1,6 +1,6 @@
 """The programs of a Kubernetes node, which Debian does not have: built once from their Go modules into the test cache.
 
-`make kube` runs this; a test run that finds the cache empty does the same. A module of our own requires `k8s.io/kubernetes`
+`make kube`, and so `make test`, runs this first: it is longer than a test may take. A module of our own requires `k8s.io/kubernetes`
 and replaces its staging repositories, which the released module points at by relative paths, by their published versions.
 """
 
@@ -107,4 +107,7 @@ def _go(go: str, module: Path, *arguments: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"Kubernetes v{VERSION} is in {kube_binaries()}\n")
+    try:
+        kube_binaries()
+    except MissingPart as missing:
+        sys.stderr.write(f"· {missing}\n")
