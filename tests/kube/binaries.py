@@ -1,7 +1,8 @@
 """The programs of a Kubernetes node, which Debian does not have: built once from their Go modules into the test cache.
 
-`make kube`, and so `make test`, runs this first: it is longer than a test may take. A module of our own requires `k8s.io/kubernetes`
-and replaces its staging repositories, which the released module points at by relative paths, by their published versions.
+`make kube`, and so `make test`, runs this first: it is longer than a test may take. A module of our own requires
+`k8s.io/kubernetes` and replaces its staging repositories, which the released module points at by relative paths, by their
+published versions.
 """
 
 import os
