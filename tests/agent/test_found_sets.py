@@ -14,6 +14,7 @@ from windlass.core.model.job import JobSpec
 from windlass.core.model.node import Node
 from windlass.core.model.resources import Resources
 from windlass.core.model.run import Intent, Token
+from windlass.core.model.secret import NOTHING_HANDED, Handed
 from windlass.ports.failpoints import NONE
 from windlass.ports.runtime import Phase
 from windlass.testing.blobs import MemoryBlobs
@@ -38,6 +39,9 @@ class ScriptedLink:
     @asynccontextmanager
     async def assignments(self) -> AsyncIterator[AsyncIterator[Assignments]]:
         yield self._heard
+
+    async def hand_over(self, run: RunId, token: Token) -> Handed:
+        return NOTHING_HANDED
 
     async def report(self, facts: Sequence[Fact]) -> None:
         self.facts += facts

@@ -188,12 +188,15 @@ ROUTES = [
     ("GET", "/api/v1/jobs/x/artifacts"), ("POST", "/api/v1/volumes/x/copy-file"), ("GET", "/api/v1/volumes"),
     ("DELETE", "/api/v1/volumes/x"), ("POST", "/api/v1/volumes/cleanup"), ("GET", "/api/v1/nodes"), ("GET", "/api/v1/version"),
     ("GET", "/api/v1/whoami"), ("GET", "/api/v1/metrics/prometheus"),
+    ("GET", "/api/v1/secrets"), ("PUT", "/api/v1/secrets/x"), ("DELETE", "/api/v1/secrets/x"),
+    ("GET", "/api/v1/registries"), ("PUT", "/api/v1/registries/x"),
+    ("DELETE", "/api/v1/registries/x"),
     ("GET", "/api/v1/tenants"), ("GET", "/api/v1/tenants/x"),
 ]  # fmt: skip
 ADMINS = [
     ("POST", "/api/v1/tenants"), ("PUT", "/api/v1/tenants/x"), ("PATCH", "/api/v1/tenants/x"), ("DELETE", "/api/v1/tenants/x"),
     ("GET", "/api/v1/tenants/x/tokens"), ("POST", "/api/v1/tenants/x/tokens"), ("DELETE", "/api/v1/tenants/x/tokens/x"),
-    ("GET", "/api/v1/audit"), ("GET", "/api/v1/audit/export"),
+    ("POST", "/api/v1/secrets/rotate-key"), ("GET", "/api/v1/audit"), ("GET", "/api/v1/audit/export"),
 ]  # fmt: skip
 
 

@@ -54,6 +54,8 @@ def fields(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str]
 
 
 def _model_of(annotation: Any) -> type[BaseModel] | None:
+    if getattr(annotation, "__origin__", None) is dict:  # by names of the writer's own choice
+        return None
     candidates = [annotation, *getattr(annotation, "__args__", ())]
     return next((one for one in candidates if isinstance(one, type) and issubclass(one, BaseModel)), None)
 

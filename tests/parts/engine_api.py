@@ -3,6 +3,7 @@
 It shares no code with the product, so that a fault in the product's adapter cannot hide itself here.
 """
 
+import base64
 import http.client
 import json
 import socket
@@ -101,9 +102,11 @@ class EngineApi:
         repository, _, name = new.rpartition(":")
         self.call("POST", f"/images/{quote(image, safe='')}/tag", query={"repo": repository, "tag": name})
 
-    def push(self, image: str) -> None:
+    def push(self, image: str, *, user: str = "", password: str = "") -> None:
         repository, _, name = image.rpartition(":")
-        auth = {"X-Registry-Auth": "e30="}  # {} in base64: the header must be there, even to say nothing
+        login = {"username": user, "password": password} if user else {}
+        # The header must be there, even to say nothing.
+        auth = {"X-Registry-Auth": base64.urlsafe_b64encode(json.dumps(login).encode()).decode()}
         path = f"/images/{quote(repository, safe='')}/push"
         _check_stream(self.call("POST", path, query={"tag": name}, headers=auth))
 

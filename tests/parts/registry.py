@@ -21,6 +21,16 @@ http:
   secret: tests
 """
 
+_AUTH = """\
+auth:
+  htpasswd: {{realm: tests, path: {directory}/htpasswd}}
+"""
+READERS = {
+    "alice": ("wonderland", "$2b$04$631zTvXtRVWaUqImDLKsg.nbsEyM7WtYN/ASl8X.AeJgCQ4QSqT7K"),
+    "hatter": ("looking-glass", "$2b$04$aqSpwXL0stWX8yq8zQa1xeYLV1GuvQ2cN1bQCbUkaQWup.9IJO/vK"),
+}
+"""User → password and its bcrypt, of a registry that wants a login."""
+
 _MANIFESTS = ", ".join(
     [
         "application/vnd.docker.distribution.manifest.v2+json",
@@ -36,8 +46,9 @@ class Registry(ServerProcess):
 
     name = "registry"
 
-    def __init__(self, directory: Path | None = None) -> None:
+    def __init__(self, directory: Path | None = None, *, wants_login: bool = False) -> None:
         super().__init__(directory)
+        self._wants_login = wants_login
         self.port = free_port()
 
     @property
@@ -45,14 +56,17 @@ class Registry(ServerProcess):
         return f"127.0.0.1:{self.port}"
 
     def prepare(self) -> None:
-        (self.directory / "config.yml").write_text(_CONFIG.format(directory=self.directory, address=self.address))
+        config = _CONFIG + (_AUTH if self._wants_login else "")
+        (self.directory / "config.yml").write_text(config.format(directory=self.directory, address=self.address))
+        lines = [f"{user}:{digest}\n" for user, (_, digest) in READERS.items()]
+        (self.directory / "htpasswd").write_text("".join(lines))
 
     def command(self) -> list[str]:
         return [present.program("docker-registry"), "serve", str(self.directory / "config.yml")]
 
     def is_ready(self) -> bool:
         try:
-            return self.call("GET", "/v2/").status == 200
+            return self.call("GET", "/v2/").status in (200, 401)
         except (OSError, http.client.HTTPException):
             return False
 

@@ -106,6 +106,7 @@ class Agent:
             clock=self._clock,
             failpoints=self._failpoints,
             report=self._report,
+            ask=self._link.hand_over,
             start_slots=self._start_slots,
         )
         tasks.start_soon(self._live, keeper)

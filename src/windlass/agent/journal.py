@@ -1,4 +1,5 @@
-"""What the node must not forget over a crash: the highest epoch it obeyed, which runs it let start, which volumes are staged.
+"""What the node must not forget over a crash: the highest epoch it obeyed, which runs it let start, which volumes are staged,
+from which registries somebody pulled with a login.
 
 An append-only file, synced before the act it announces. At the start it is read, pruned to what still matters, and written anew.
 """
@@ -20,6 +21,8 @@ class _Note(Struct, frozen=True, omit_defaults=True):
     """When it was let start, in service time: its timeout counts from here, also for an agent that comes later."""
     staged: VolumeId | None = None
     gone: str | None = None
+    guarded: str | None = None
+    """A registry that a login was used at: its images here are not everybody's."""
 
 
 _decoder: Final = json.Decoder(_Note)
@@ -33,6 +36,7 @@ class Journal:
         self.epoch = 0
         self._started: dict[RunId, Millis] = {}
         self._staged: set[VolumeId] = set()
+        self._guarded: set[str] = set()
         self._pending: list[bytes] = []
         self._lock = anyio.Lock()
         self._synced = anyio.Event()
@@ -61,6 +65,13 @@ class Journal:
     async def note_staged(self, volume: VolumeId) -> None:
         if volume not in self._staged:
             await self._note(_Note(staged=volume))
+
+    def is_guarded(self, registry: str) -> bool:
+        return registry in self._guarded
+
+    async def note_guarded(self, registry: str) -> None:
+        if registry not in self._guarded:
+            await self._note(_Note(guarded=registry))
 
     async def forget(self, key: RunId | VolumeId) -> None:
         if key in self._started or key in self._staged:
@@ -92,6 +103,8 @@ class Journal:
             self._started[note.started] = note.at
         if note.staged is not None:
             self._staged.add(note.staged)
+        if note.guarded is not None:
+            self._guarded.add(note.guarded)
         if note.gone is not None:
             self._started.pop(RunId(note.gone), None)
             self._staged.discard(VolumeId(note.gone))
@@ -100,6 +113,7 @@ class Journal:
         notes = [_Note(epoch=self.epoch)]
         notes += [_Note(started=run, at=at) for run, at in sorted(self._started.items())]
         notes += [_Note(staged=volume) for volume in sorted(self._staged)]
+        notes += [_Note(guarded=registry) for registry in sorted(self._guarded)]
         self._replace(b"".join(json.encode(note) + b"\n" for note in notes))
 
     # — the file itself: what a simulation puts memory in the place of —

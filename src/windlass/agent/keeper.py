@@ -13,19 +13,32 @@ from windlass.agent import verdict
 from windlass.agent.copying import copy_lines
 from windlass.agent.staging import Stager
 from windlass.agent.verdict import StopCause
+from windlass.core.distribution.reference import registry_of
 from windlass.core.errors import Unavailable, WindlassError
 from windlass.core.model.assignment import Assignment
 from windlass.core.model.facts import Fact, RunEnded, RunProgressed, RunStarted
-from windlass.core.model.ids import Millis
-from windlass.core.model.run import Intent
+from windlass.core.model.ids import Millis, RunId
+from windlass.core.model.run import Intent, Token
+from windlass.core.model.secret import NOTHING_HANDED, Handed
 from windlass.ports.clock import Clock
 from windlass.ports.failpoints import Failpoints
 from windlass.ports.logs import Logs, LogWriter
-from windlass.ports.runtime import ENGINE_REFUSED, ImageUnavailable, LogLine, Observed, Phase, Runtime, Stream
+from windlass.ports.runtime import (
+    ENGINE_REFUSED,
+    ImageAccess,
+    ImageUnavailable,
+    LogLine,
+    Observed,
+    Phase,
+    Runtime,
+    Stream,
+)
 
 log = structlog.get_logger()
 
 Report = Callable[[Fact], Awaitable[None]]
+Ask = Callable[[RunId, Token], Awaitable[Handed]]
+"""For what a start is handed (see `ports.link.Link.hand_over`)."""
 
 _PULL_TRIES = 6
 _PULL_PAUSE_MS = 1_000
@@ -47,6 +60,7 @@ class Keeper:
         clock: Clock,
         failpoints: Failpoints,
         report: Report,
+        ask: Ask,
         start_slots: anyio.CapacityLimiter,
     ) -> None:
         self.assignment = assignment
@@ -56,6 +70,7 @@ class Keeper:
         self._clock = clock
         self._failpoints = failpoints
         self._report = report
+        self._ask = ask
         self._start_slots = start_slots
         self._stop_asked = anyio.Event()
         self._cause: StopCause | None = None
@@ -116,21 +131,46 @@ class Keeper:
 
     async def _prepare_and_start(self) -> None:
         assignment = self.assignment
-        await self._pull()
+        handed = await self._handed()
+        await self._pull(handed)
         async with self._start_slots:  # more at once would only multiply each one's latency
             await self._patiently(lambda: self._stager.stage(assignment, self._progress))
-            await self._patiently(lambda: self._runtime.create(assignment))
+            await self._patiently(lambda: self._runtime.create(assignment, handed=handed))
             await self._failpoints.reach("agent.after_create_before_start")
             with anyio.CancelScope(shield=True):  # between the note and the act, a cancel must not leave a doubt
                 await self._stager.journal.note_starting(assignment.run, now=self._clock.now())
-                await self._patiently(lambda: self._runtime.start(assignment.run))
+                await self._patiently(lambda: self._runtime.start(assignment.run, handed=handed))
         await self._failpoints.reach("agent.after_start_before_report")
 
-    async def _pull(self) -> None:
-        image = self.assignment.spec.image
+    async def _handed(self) -> Handed:
+        """Its secrets and its login, for this start only: they are on no disk of ours, so an agent that comes later asks too."""
+        assignment = self.assignment
+        spec = assignment.spec
+        if not (spec.secret_env or spec.secret_files or assignment.has_login):
+            return NOTHING_HANDED
+        while True:
+            try:
+                return await self._ask(assignment.run, assignment.token)
+            except Unavailable as why:
+                log.warning("secrets.unavailable", run=assignment.run, error=why.message)
+                await self._pause(_ENGINE_PAUSE_MS)
+
+    async def _access(self, handed: Handed) -> ImageAccess:
+        """That a registry wanted a login is written down before the pull: what it gave must not outlive the knowledge."""
+        journal, registry = self._stager.journal, registry_of(self.assignment.spec.image)
+        if handed.credentials is not None:
+            await journal.note_guarded(registry)
+        return ImageAccess(
+            tenant=self.assignment.tenant,
+            credentials=handed.credentials,
+            is_guarded=self.assignment.is_guarded or journal.is_guarded(registry),
+        )
+
+    async def _pull(self, handed: Handed) -> None:
+        image, access = self.assignment.spec.image, await self._access(handed)
         for attempt in range(1, _PULL_TRIES + 1):
             try:
-                async for line in self._runtime.ensure_image(image):
+                async for line in self._runtime.ensure_image(image, access=access):
                     await self._progress(line)
                 return
             except ImageUnavailable as why:

@@ -7,6 +7,7 @@ from windlass.core.model.assignment import Assignment
 from windlass.core.model.facts import RunEnded
 from windlass.core.model.run import RunState
 from windlass.ports.runtime import ImageUnavailable, Observed, Phase, StartFailed
+from windlass.ports.secrets import SecretMissing
 
 
 class StopCause(StrEnum):
@@ -58,6 +59,8 @@ def never_started(assignment: Assignment, why: WindlassError) -> RunEnded:
     match why:
         case ImageUnavailable():
             reason, retriable = "ImagePull", why.is_transient
+        case SecretMissing():
+            reason, retriable = "SecretMissing", False
         case StartFailed():
             reason, retriable = "StartFailed", False
         case _:

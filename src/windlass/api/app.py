@@ -16,6 +16,8 @@ from windlass.api import (
     openapi,
     page,
     problems,
+    registries,
+    secrets,
     tenants,
     terminals,
     tokens,
@@ -33,6 +35,7 @@ from windlass.observe.metrics import ApiMetrics
 from windlass.ports.fetcher import Fetcher
 from windlass.ports.signer import Signer
 from windlass.wire.manifests import Manifests
+from windlass.wire.secret import LoginRequest, SecretRequest
 from windlass.wire.tenancy import TokenRequest
 from windlass.wire.tenant import TenantDocument
 
@@ -80,12 +83,35 @@ def create_app(
     )
     app.open_door("/api/v1/jobs", submit_job)
     app.open_door("/api/v1/jobs/bulk", submit_bulk)
-    for module in (jobs, logs, events, artifacts, volumes, terminals, tenants, tokens, audit, health):
+    for module in (
+        jobs,
+        logs,
+        events,
+        artifacts,
+        volumes,
+        secrets,
+        registries,
+        terminals,
+        tenants,
+        tokens,
+        audit,
+        health,
+    ):
         app.include_router(module.router)
     app.include_router(health.open_router)
     app.router.routes.extend(page.routes())
     problems.install(app)
-    openapi.install(app, bodies=(volumes.CopyFileRequest, volumes.CleanupRequest, TenantDocument, TokenRequest))
+    openapi.install(
+        app,
+        bodies=(
+            volumes.CopyFileRequest,
+            volumes.CleanupRequest,
+            TenantDocument,
+            TokenRequest,
+            SecretRequest,
+            LoginRequest,
+        ),
+    )
     envelope = partial(
         Envelope,
         metrics=metrics,

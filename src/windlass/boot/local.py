@@ -18,6 +18,7 @@ from windlass.adapters.readmodel.sqlite import SqliteReadTables
 from windlass.adapters.runtime.docker.finding import Found, find_engine
 from windlass.adapters.runtime.docker.runtime import DockerRuntime
 from windlass.adapters.runtime.process.runtime import ProcessRuntime
+from windlass.adapters.secrets.directory import KeyFiles
 from windlass.adapters.store.sqlite import SqliteStore
 from windlass.agent.agent import Agent
 from windlass.agent.journal import Journal
@@ -90,6 +91,7 @@ async def open_local(
             machine=machine,
             clock=clock,
             ids=ids,
+            sealer=KeyFiles(installation.keys),
             failpoints=failpoints,
             offload=one_thread(),
             policy=Policy(only_tenant=LOCAL_TENANT if machine.kind == "process" else None),
@@ -105,7 +107,7 @@ async def open_local(
         plane.brain.committer.nudge()
         agent = Agent(
             node,
-            link=NodeLink(plane.brain, plane.dispatch, node.id),
+            link=NodeLink(plane.brain, plane.dispatch, plane.secrets, node.id),
             runtime=runtime,
             blobs=blobs,
             logs=logs,

@@ -40,6 +40,8 @@ VERBS: Mapping[str, Verb] = {
     "release": Verb(at=f"{_HERE}.change:release", section=CHANGE, help="Let suspended jobs run."),
     "delete": Verb(at=f"{_HERE}.change:delete", section=CHANGE, help="Remove jobs and, if asked, their volumes."),
     "cleanup": Verb(at=f"{_HERE}.change:cleanup", section=CHANGE, help="Remove volumes whose time has passed."),
+    "secrets": Verb(at=f"{_HERE}.secrets:secrets", section=CHANGE, help="Values that jobs are handed when they start."),
+    "registries": Verb(at=f"{_HERE}.registries:registries", section=CHANGE, help="Logins at image registries."),
 }
 SERVER_HELP: Mapping[str, str] = {
     "up": "Start Windlass on this machine.",

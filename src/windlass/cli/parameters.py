@@ -48,6 +48,23 @@ class Pair(click.ParamType[tuple[str, str]]):
         return key, text
 
 
+class SecretPair(click.ParamType[tuple[str, dict[str, str]]]):
+    """`NAME=SECRET[:KEY]`: where a value comes from, not the value."""
+
+    name = "NAME=SECRET[:KEY]"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, dict[str, str]]:
+        if isinstance(value, tuple):
+            return value
+        name, equals, reference = str(value).partition("=")
+        secret, colon, key = reference.partition(":")
+        if not name or not equals or not secret or (colon and not key):
+            self.fail(f"expected NAME=SECRET or NAME=SECRET:KEY, found {value!r}", param, ctx)
+        return name, {"secret": secret, "key": key} if colon else {"secret": secret}
+
+
 def read_env_file(path: Path) -> dict[str, str]:
     """Lines of KEY=VALUE; blank lines and `#` comments are skipped, matching quotes around a value are taken off."""
     found = dict[str, str]()

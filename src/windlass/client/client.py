@@ -14,10 +14,13 @@ from windlass.client.documents import (
     Document,
     EventPage,
     Happening,
+    Login,
     LogLine,
     Manifest,
     Node,
     Page,
+    Rotation,
+    Secret,
     Upload,
     Volume,
 )
@@ -31,6 +34,8 @@ if TYPE_CHECKING:  # both cost imports that listing jobs does not need
 
 JOBS = "/api/v1/jobs"
 VOLUMES = "/api/v1/volumes"
+SECRETS = "/api/v1/secrets"
+REGISTRIES = "/api/v1/registries"
 BEGINNING = "0"
 """The resume point before the first line of the first attempt."""
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
@@ -175,6 +180,28 @@ class Client:
     def cleanup(self) -> Cleanup:
         return cast(Cleanup, self._post(f"{VOLUMES}/cleanup", {"verbose": True}))
 
+    def secrets(self) -> list[Secret]:
+        return cast(list[Secret], self._get(SECRETS)["items"])
+
+    def set_secret(self, name: str, data: Mapping[str, bytes]) -> Secret:
+        return cast(Secret, self._put(f"{SECRETS}/{segment(name)}", {"data": dict(data)}))
+
+    def remove_secret(self, name: str) -> Secret:
+        return cast(Secret, self._transport.call("DELETE", f"{SECRETS}/{segment(name)}").json())
+
+    def rotate_key(self) -> Rotation:
+        return cast(Rotation, self._post(f"{SECRETS}/rotate-key"))
+
+    def logins(self) -> list[Login]:
+        return cast(list[Login], self._get(REGISTRIES)["items"])
+
+    def log_in(self, registry: str, username: str, password: str) -> Login:
+        body = {"username": username, "password": password}
+        return cast(Login, self._put(f"{REGISTRIES}/{segment(registry)}", body))
+
+    def log_out(self, registry: str) -> Login:
+        return cast(Login, self._transport.call("DELETE", f"{REGISTRIES}/{segment(registry)}").json())
+
     def nodes(self) -> list[Node]:
         return cast(list[Node], self._get("/api/v1/nodes")["items"])
 
@@ -205,6 +232,10 @@ class Client:
 
     def _get(self, path: str, query: Query | None = None) -> Any:
         return self._transport.call("GET", path, query=query).json()
+
+    def _put(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Bytes go out as base64."""
+        return self._transport.call("PUT", path, body=_ENCODER.encode(body)).json()
 
     def _post(self, path: str, body: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None) -> Any:
         """Every POST of ours may be repeated: creates carry a key, the other verbs name a state to be reached."""

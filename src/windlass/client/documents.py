@@ -146,3 +146,24 @@ class Node(TypedDict, total=False):
     capacity: Document
     free: Document
     runs: int
+
+
+class Secret(TypedDict):
+    name: str
+    keys: list[str]
+    version: int
+    updatedAt: str
+    usedBy: list[str]
+    usedByCount: int
+
+
+class Login(TypedDict):
+    registry: str
+    username: str
+    version: int
+    updatedAt: str
+
+
+class Rotation(TypedDict):
+    key: int
+    left: int

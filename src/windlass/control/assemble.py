@@ -10,6 +10,7 @@ from windlass.control.janitor import Janitor, Retention
 from windlass.control.leadership import take_epoch
 from windlass.control.plane import ControlPlane
 from windlass.control.readmodel import Offload, ReadModel
+from windlass.control.secrets import Secrets
 from windlass.control.specs import Specs
 from windlass.control.tenants import Tenants
 from windlass.control.terminals import Terminals
@@ -23,6 +24,7 @@ from windlass.ports.ids import Ids
 from windlass.ports.logs import Logs
 from windlass.ports.readmodel import ReadTables
 from windlass.ports.runtime import Machine, Runtime
+from windlass.ports.secrets import Sealer
 from windlass.ports.store import Store
 
 
@@ -37,6 +39,7 @@ async def assemble(
     machine: Machine,
     clock: Clock,
     ids: Ids,
+    sealer: Sealer,
     failpoints: Failpoints,
     offload: Offload,
     policy: Policy | None = None,
@@ -50,6 +53,7 @@ async def assemble(
     specs = Specs(store)
     dispatch = Dispatch(world, specs, failpoints)
     committer.listen(dispatch.committed)
+    secrets = Secrets(brain, store, specs, sealer)
     read_model = ReadModel(tables, store, newest=lambda: committer.revision, offload=offload)
     webhooks = Webhooks(brain, read_model, fetcher)
     committer.listen(webhooks.committed)
@@ -66,7 +70,8 @@ async def assemble(
         webhooks=webhooks,
         logbook=logs,
         artifacts=Artifacts(brain, runtime),
-        terminals=Terminals(brain, runtime, ids),
+        terminals=Terminals(brain, runtime, ids, secrets),
+        secrets=secrets,
         blobs=blobs,
         clock=clock,
         ids=ids,

@@ -10,6 +10,7 @@ import structlog
 from msgspec.structs import replace
 
 from windlass.control.specs import Specs
+from windlass.core.distribution.reference import registry_of
 from windlass.core.errors import NotFound
 from windlass.core.model.assignment import Assignment, Assignments
 from windlass.core.model.ids import JobId, NodeId, RunId, VolumeId
@@ -111,6 +112,8 @@ class Dispatch:
         job = self._jobs.get(run.job)
         if job is None:
             raise NotFound(f"job {run.job} is over")
+        spec = await self._specs.get(run.job)
+        registry, vault = registry_of(spec.image), self._world.tables.vault
         return Assignment(
             run=run.id,
             job=run.job,
@@ -120,13 +123,15 @@ class Dispatch:
             intent=run.intent,
             volume=job.volume_id,
             attempt=run.attempt,
-            spec=await self._specs.get(run.job),
+            spec=spec,
             runtime=job.shape.runtime,
             index=run.index,
             count=job.count,
             gpu_ids=run.gpu_ids,
             timeout_ms=job.timeout_ms,
             grace_ms=job.grace_ms,
+            has_login=vault.login(run.tenant, registry) is not None,
+            is_guarded=vault.is_guarded(registry),
         )
 
     def _note_run(self, old: Run | None, new: Run | None) -> NodeId:

@@ -14,6 +14,7 @@ from windlass.control.dispatch import Dispatch
 from windlass.control.intake import Intake
 from windlass.control.janitor import Janitor
 from windlass.control.readmodel import ReadModel
+from windlass.control.secrets import Secrets
 from windlass.control.tenants import Tenants
 from windlass.control.terminals import Terminals
 from windlass.control.webhooks import Webhooks
@@ -46,6 +47,7 @@ class ControlPlane:
     logbook: Logs
     artifacts: Artifacts
     terminals: Terminals
+    secrets: Secrets
     blobs: Blobs
     clock: Clock
     ids: Ids
@@ -62,6 +64,7 @@ class ControlPlane:
             self.read_model.run,
             self.janitor.run,
             self.webhooks.run,
+            self.secrets.run,
         )
         async with anyio.create_task_group() as tasks:
             for loop in loops:

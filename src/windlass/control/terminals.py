@@ -4,22 +4,24 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from windlass.control.brain import Brain
+from windlass.control.secrets import Secrets
 from windlass.core.errors import Conflict, NotFound
-from windlass.core.model.ids import RunId
+from windlass.core.model.ids import RunId, TenantId
 from windlass.core.model.run import RunState
 from windlass.core.model.views import JobView
 from windlass.core.model.volume import VolumeState
 from windlass.ports.ids import Ids
-from windlass.ports.runtime import Runtime, Terminal
+from windlass.ports.runtime import ImageAccess, Runtime, Terminal
 
 _SHELL = ("sh",)
 
 
 class Terminals:
-    def __init__(self, brain: Brain, runtime: Runtime, ids: Ids) -> None:
+    def __init__(self, brain: Brain, runtime: Runtime, ids: Ids, secrets: Secrets) -> None:
         self._brain = brain
         self._runtime = runtime
         self._ids = ids
+        self._secrets = secrets
 
     @asynccontextmanager
     async def attach(self, view: JobView) -> AsyncIterator[Terminal]:
@@ -41,15 +43,27 @@ class Terminals:
         volume = self._brain.world.tables.volumes.get(view.job.volume_id)
         if volume is None or volume.state is not VolumeState.PRESENT:
             raise NotFound(f"job {view.job.name} has no volume to look at", code="volume-gone")
+        image = image or view.job.image
+        await self._check_access(view.job.tenant, image)
         async with self._runtime.debug(
             volume.id,
             name=name or f"debug-{view.job.name}-{self._ids.uuid7()[-6:]}",
-            image=image or view.job.image,
+            image=image,
             command=command or _SHELL,
             labels={"windlass.dev/tenant": view.job.tenant, "windlass.dev/job": view.job.id},
             keep=keep,
         ) as terminal:
             yield terminal
+
+    async def _check_access(self, tenant: TenantId, image: str) -> None:
+        """A shell is no way round a registry: the image is had in the tenant's own name, as for a run."""
+        access = ImageAccess(
+            tenant=tenant,
+            credentials=await self._secrets.credentials(tenant, image),
+            is_guarded=self._secrets.is_guarded(image),
+        )
+        async for _ in self._runtime.ensure_image(image, access=access):
+            pass
 
     def _running(self, view: JobView) -> RunId:
         run = self._brain.world.live_run(view.job.id)

@@ -6,7 +6,10 @@ from typing import Protocol
 
 from windlass.core.model.assignment import Assignments
 from windlass.core.model.facts import Fact
+from windlass.core.model.ids import RunId
 from windlass.core.model.node import Node
+from windlass.core.model.run import Token
+from windlass.core.model.secret import Handed
 
 
 class Link(Protocol):
@@ -16,6 +19,13 @@ class Link(Protocol):
 
     def assignments(self) -> AbstractAsyncContextManager[AsyncIterator[Assignments]]:
         """The newest set, again whenever it changes. Sets may be skipped; the last one holds."""
+        ...
+
+    async def hand_over(self, run: RunId, token: Token) -> Handed:
+        """The secrets and the login of a run that is about to be started. Kept nowhere: whoever must start it asks again.
+
+        SecretMissing when it cannot have them, ever; Unavailable: ask again, unless the next set has it no more.
+        """
         ...
 
     async def report(self, facts: Sequence[Fact]) -> None:

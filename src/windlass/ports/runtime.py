@@ -8,15 +8,16 @@ that must happen at most once per run, also across crashes: it starts only what 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 
 from windlass.core.errors import WindlassError
 from windlass.core.model.assignment import Assignment
-from windlass.core.model.ids import Millis, RunId, VolumeId
+from windlass.core.model.ids import Millis, RunId, TenantId, VolumeId
 from windlass.core.model.resources import Resources
 from windlass.core.model.run import Token
+from windlass.core.model.secret import NOTHING_HANDED, Credentials, Handed
 
 ENGINE_REFUSED = "engine-refused"
 """The code of an Unavailable whose engine is there but answered with a fault of its own."""
@@ -98,6 +99,17 @@ class StartFailed(WindlassError):
     default_code = "start-failed"
 
 
+class ImageAccess(Struct, frozen=True, kw_only=True):
+    """In whose name an image is had. Of a guarded registry even one that is here may be used only by whom it lets read it."""
+
+    tenant: TenantId = TenantId("")
+    credentials: Credentials | None = None
+    is_guarded: bool = False
+
+
+ANYBODY: Final = ImageAccess()
+
+
 class Terminal(Protocol):
     """A duplex byte stream into a container: attach, exec, debug."""
 
@@ -119,8 +131,9 @@ class Runtime(Protocol):
         """Unavailable when the engine does not answer."""
         ...
 
-    def ensure_image(self, image: str) -> AsyncIterator[str]:
-        """Make the image present, yielding progress lines for people. ImageUnavailable, Unavailable. No retries here."""
+    def ensure_image(self, image: str, *, access: ImageAccess = ANYBODY) -> AsyncIterator[str]:
+        """Make the image present and `access` entitled to it, yielding progress lines for people. ImageUnavailable, Unavailable.
+        No retries here. Credentials go to the image's own registry and to no other."""
         ...
 
     async def ensure_volume(self, volume: VolumeId, *, labels: Mapping[str, str]) -> None: ...
@@ -139,11 +152,14 @@ class Runtime(Protocol):
         """Ours, by label."""
         ...
 
-    async def create(self, assignment: Assignment) -> None:
-        """Create, hardened, not started. A run of that id that exists already is left as it is."""
+    async def create(self, assignment: Assignment, *, handed: Handed = NOTHING_HANDED) -> None:
+        """Create, hardened, not started. A run of that id that exists already is left as it is.
+
+        `handed` is given here and again to `start`: engines want variables now, others can hold them back until then.
+        """
         ...
 
-    async def start(self, run: RunId) -> None:
+    async def start(self, run: RunId, *, handed: Handed = NOTHING_HANDED) -> None:
         """Start what is CREATED; leave alone what is running or has exited. StartFailed."""
         ...
 

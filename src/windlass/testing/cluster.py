@@ -33,6 +33,7 @@ from windlass.testing.network import CALM, FaultyLink, Network
 from windlass.testing.plane import NoFetcher
 from windlass.testing.runtime import FakeMachine, FakeRuntime
 from windlass.testing.runtime.machine import Container
+from windlass.testing.secrets import MemorySealer
 from windlass.testing.store import CALM as CALM_COMMIT
 from windlass.testing.store import Fate, FaultyStore, MemoryStore, Mishap, seeded_plan
 from windlass.testing.virtual import Process, VirtualClock, VirtualLoop
@@ -226,6 +227,7 @@ class ServerHost:
             machine=Machine(runtime="fake", kind="container", capacity=cluster.nodes[0].capacity),
             clock=cluster.clock,
             ids=cluster.ids,
+            sealer=cluster.sealer,
             failpoints=cluster.failpoints.of(process),
             offload=in_place,
             policy=cluster.policy,
@@ -334,6 +336,7 @@ class Cluster:
         self.tables = SqliteReadTables(":memory:")
         self.blobs = MemoryBlobs()
         self.logs = MemoryLogs()
+        self.sealer = MemorySealer()
         self.ids = SeededIds(self.chance_of("ids"), self.clock)
         self.failpoints = KillingFailpoints(self.chance_of("failpoints"), self.history)
         self.faults: list[str] = []

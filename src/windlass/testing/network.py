@@ -17,8 +17,10 @@ from windlass.control.plane import ControlPlane
 from windlass.core.errors import Unavailable, WindlassError
 from windlass.core.model.assignment import Assignments
 from windlass.core.model.facts import Fact
-from windlass.core.model.ids import NodeId
+from windlass.core.model.ids import NodeId, RunId
 from windlass.core.model.node import Node
+from windlass.core.model.run import Token
+from windlass.core.model.secret import Handed
 from windlass.testing.virtual import Process
 
 T = TypeVar("T")
@@ -163,6 +165,9 @@ class FaultyLink:
             except Unavailable:
                 await anyio.sleep(1)
 
+    async def hand_over(self, run: RunId, token: Token) -> Handed:
+        return await self._network.request(lambda plane: self._end(plane).hand_over(run, token), node=self._node)
+
     async def report(self, facts: Sequence[Fact]) -> None:
         await self._network.request(lambda plane: self._end(plane).report(facts), node=self._node)
 
@@ -180,7 +185,7 @@ class FaultyLink:
             await anyio.sleep(1)
 
     def _end(self, plane: ControlPlane) -> NodeLink:
-        return NodeLink(plane.brain, plane.dispatch, self._node)
+        return NodeLink(plane.brain, plane.dispatch, plane.secrets, self._node)
 
 
 class _Connection:
@@ -210,7 +215,7 @@ class _Connection:
         self._is_open = False
 
     async def _flow(self, plane: ControlPlane) -> None:
-        async with NodeLink(plane.brain, plane.dispatch, self._node).assignments() as sets:
+        async with NodeLink(plane.brain, plane.dispatch, plane.secrets, self._node).assignments() as sets:
             async for told in sets:
                 if not self._is_open or self._agent.is_dead or self._network.breaks():
                     self._is_open = False

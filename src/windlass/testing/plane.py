@@ -24,11 +24,13 @@ from windlass.core.model.ids import LOCAL_TENANT, TenantId
 from windlass.core.model.tenant import Tenant
 from windlass.ports.failpoints import NONE
 from windlass.ports.fetcher import Fetched, Fetcher
+from windlass.ports.secrets import Sealer
 from windlass.ports.store import Limits, Store
 from windlass.testing.blobs import MemoryBlobs
 from windlass.testing.builders import a_node
 from windlass.testing.runtime.machine import FakeMachine
 from windlass.testing.runtime.runtime import FakeRuntime
+from windlass.testing.secrets import MemorySealer
 from windlass.testing.store import MemoryStore
 
 
@@ -55,7 +57,11 @@ class MemoryHome:
 
 @asynccontextmanager
 async def memory_home(
-    *, tenants: tuple[TenantId, ...] = (LOCAL_TENANT,), fetcher: Fetcher | None = None, store: Store | None = None
+    *,
+    tenants: tuple[TenantId, ...] = (LOCAL_TENANT,),
+    fetcher: Fetcher | None = None,
+    store: Store | None = None,
+    sealer: Sealer | None = None,
 ) -> AsyncIterator[MemoryHome]:
     """Everything runs: a job submitted to it is placed, started on the fake machine, and ends."""
     with TemporaryDirectory(prefix="windlass-") as directory:
@@ -77,6 +83,7 @@ async def memory_home(
             machine=offered,
             clock=clock,
             ids=SystemIds(),
+            sealer=sealer or MemorySealer(),
             failpoints=NONE,
             offload=one_thread(),
         )
@@ -85,7 +92,7 @@ async def memory_home(
         node = a_node("n1", cpu=offered.capacity.cpu_millis, memory=offered.capacity.memory_bytes)
         agent = Agent(
             node,
-            link=NodeLink(plane.brain, plane.dispatch, node.id),
+            link=NodeLink(plane.brain, plane.dispatch, plane.secrets, node.id),
             runtime=runtime,
             blobs=blobs,
             logs=logs,

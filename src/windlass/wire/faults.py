@@ -60,7 +60,7 @@ def _path(loc: Iterable[int | str], under: str) -> str:
     for part in loc:
         if isinstance(part, int):
             path += f"[{part}]"
-        elif part != "[key]":
+        elif not part.startswith("["):  # `[key]` and the members of a union are places in the schema, not in the text
             path += f".{show(part)}" if path else show(part)
     return path or "(document)"
 

@@ -8,7 +8,16 @@ import shlex
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    WithJsonSchema,
+)
 from pydantic.alias_generators import to_camel
 
 from windlass.core.errors import Fault
@@ -16,6 +25,7 @@ from windlass.core.model.ids import Millis, PoolId
 from windlass.core.model.job import JobKind, JobSpec, OnLostNode
 from windlass.core.model.money import Micros
 from windlass.core.model.resources import Resources
+from windlass.core.model.secret import DEFAULT_KEY, SecretFile, SecretVariable
 from windlass.core.model.submission import Submission
 from windlass.wire import names, quantities, urls
 from windlass.wire.faults import validate
@@ -27,6 +37,7 @@ ENV_BYTES_MAX: Final = 256 * 1024
 SECONDS_MAX: Final = 366 * 24 * 3600
 LOST_AFTER_MS_MIN: Final = 10_000
 LABELS_MAX: Final = 64
+SECRET_FILES_MAX: Final = 64
 
 VOLUME_TTL: Final = "pvcTTLSecondsAfterFinished"
 VOLUME_TTL_ALIAS: Final = "volumeTTLSecondsAfterFinished"
@@ -55,10 +66,12 @@ def check_command(arguments: list[str]) -> list[str]:
     return arguments
 
 
-def _check_env(env: dict[str, str]) -> dict[str, str]:
-    if sum(len(key.encode()) + len(value.encode()) for key, value in env.items()) > ENV_BYTES_MAX:
+def _check_env(env: "dict[str, str | SecretRefDocument]") -> "dict[str, str | SecretRefDocument]":
+    texts = {key: value if isinstance(value, str) else "" for key, value in env.items()}
+    if sum(len(key.encode()) + len(value.encode()) for key, value in texts.items()) > ENV_BYTES_MAX:
         raise ValueError(f"variables have at most {ENV_BYTES_MAX} bytes together")
-    return names.read_env(env)
+    names.read_env(texts)
+    return env
 
 
 def _read_lost_after(value: object) -> int:
@@ -90,19 +103,6 @@ Command = Annotated[
     BeforeValidator(_read_command),
     AfterValidator(check_command),
     WithJsonSchema({"anyOf": [{"type": "array", "maxItems": 4096, "items": {"type": "string"}}, {"type": "string"}]}),
-]
-Env = Annotated[
-    dict[str, str],
-    Field(max_length=1000),
-    AfterValidator(_check_env),
-    WithJsonSchema(
-        {
-            "type": "object",
-            "maxProperties": 1000,
-            "propertyNames": {"pattern": names.ENV_NAME_PATTERN},
-            "additionalProperties": {"type": "string"},
-        }
-    ),
 ]
 Cpu = Annotated[
     int,
@@ -167,6 +167,30 @@ class Strict(BaseModel):
     )
 
 
+SecretKey = Annotated[
+    str, AfterValidator(names.read_secret_key), Field(json_schema_extra={"pattern": names.SECRET_KEY_PATTERN})
+]
+
+
+class SecretRefDocument(Strict):
+    """Where a value comes from when the run starts, instead of the value."""
+
+    secret: Name
+    key: SecretKey = DEFAULT_KEY
+
+
+EnvValue = Annotated[
+    Annotated[str, Tag("[text]")] | Annotated[SecretRefDocument, Tag("[secret]")],
+    Discriminator(lambda value: "[secret]" if isinstance(value, dict | SecretRefDocument) else "[text]"),
+]
+Env = Annotated[
+    dict[str, EnvValue],
+    Field(max_length=1000, json_schema_extra={"propertyNames": {"pattern": names.ENV_NAME_PATTERN}}),
+    AfterValidator(_check_env),
+]
+SecretFiles = Annotated[dict[SecretKey, SecretRefDocument], Field(max_length=SECRET_FILES_MAX)]
+
+
 class MetadataDocument(Strict):
     name: Name | None = None
     """Absent: the server makes one up."""
@@ -200,6 +224,7 @@ class JobSpecDocument(Strict):
     image: Image | None = None
     command: Command = Field(default_factory=list)
     env: Env = Field(default_factory=dict)
+    secret_files: SecretFiles = Field(default_factory=dict)
     workdir: ContainerPath | None = None
     resources: ResourcesDocument = shared(ResourcesDocument())
     timeout_seconds: Annotated[int, Field(ge=1, le=SECONDS_MAX)] | None = None
@@ -279,7 +304,15 @@ def _core_spec(document: JobDocument, preset_image: str) -> JobSpec:
     return JobSpec(
         image=spec.image or (preset_image if is_preset else ""),
         command=tuple(spec.command),
-        env=tuple(spec.env.items()),
+        env=tuple((name, value) for name, value in spec.env.items() if isinstance(value, str)),
+        secret_env=tuple(
+            SecretVariable(name=name, secret=value.secret, key=value.key)
+            for name, value in spec.env.items()
+            if isinstance(value, SecretRefDocument)
+        ),
+        secret_files=tuple(
+            SecretFile(name=name, secret=value.secret, key=value.key) for name, value in spec.secret_files.items()
+        ),
         workdir=spec.workdir or "",
         needs=Resources(cpu_millis=spec.resources.cpu, memory_bytes=spec.resources.memory, gpus=gpus),
         pids_max=spec.pids_limit,

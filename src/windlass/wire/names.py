@@ -15,6 +15,7 @@ DNS_LABEL_PATTERN: Final = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 LABEL_VALUE_PATTERN: Final = r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"
 LABEL_KEY_PATTERN: Final = r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
 ENV_NAME_PATTERN: Final = r"^[A-Za-z_][A-Za-z0-9_.-]{0,255}$"
+SECRET_KEY_PATTERN: Final = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}$"  # noqa: S105 — a grammar
 RESERVED_PREFIX: Final = "windlass.dev/"
 ARTIFACTS: Final = "/artifacts"
 PATH_BYTES_MAX: Final = 1024
@@ -24,6 +25,7 @@ _DNS_LABEL: Final = re.compile(DNS_LABEL_PATTERN[1:-1], re.ASCII)
 _LABEL_KEY: Final = re.compile(LABEL_KEY_PATTERN[1:-1], re.ASCII)
 _LABEL_VALUE: Final = re.compile(LABEL_VALUE_PATTERN[1:-1], re.ASCII)
 _ENV_NAME: Final = re.compile(ENV_NAME_PATTERN[1:-1], re.ASCII)
+_SECRET_KEY: Final = re.compile(SECRET_KEY_PATTERN[1:-1], re.ASCII)
 _MODEL: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}", re.ASCII)
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -70,6 +72,13 @@ def read_labels(labels: dict[str, str]) -> dict[str, str]:
         if not _LABEL_VALUE.fullmatch(value):
             raise ValueError(f"the value of “{show(key)}” must be at most 63 letters, digits, '-', '_', '.'")
     return labels
+
+
+def read_secret_key(text: str) -> str:
+    """The name of one value of a secret, which is also what a secret file may be called: no path, and not hidden."""
+    if not _SECRET_KEY.fullmatch(text):
+        raise ValueError("expected 1 to 128 letters, digits, '_', '.' and '-', not beginning with '.'")
+    return text
 
 
 def read_env(env: dict[str, str]) -> dict[str, str]:

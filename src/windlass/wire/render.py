@@ -14,6 +14,7 @@ from windlass.core.model.job import Job, JobKind, JobSpec, JobState
 from windlass.core.model.money import cost
 from windlass.core.model.resources import Resources
 from windlass.core.model.run import Run
+from windlass.core.model.secret import SecretFile, SecretVariable
 from windlass.core.model.submission import Submission
 from windlass.core.model.views import Asked, Event, NodeView, VolumeView
 from windlass.core.model.volume import volume_name
@@ -92,8 +93,10 @@ def _add_given(document: dict[str, Any], asked: Submission) -> None:
         document["image"] = spec.image
     if spec.command:
         document["command"] = list(spec.command)
-    if spec.env:
-        document["env"] = dict(spec.env)
+    if spec.env or spec.secret_env:
+        document["env"] = dict(spec.env) | {one.name: _reference(one) for one in spec.secret_env}
+    if spec.secret_files:
+        document["secretFiles"] = {one.name: _reference(one) for one in spec.secret_files}
     if spec.workdir:
         document["workdir"] = spec.workdir
     if asked.on_lost_node:
@@ -108,6 +111,10 @@ def _add_given(document: dict[str, Any], asked: Submission) -> None:
         document["storageClass"] = spec.storage_class
     if spec.queue_name:
         document["queueName"] = spec.queue_name
+
+
+def _reference(wanted: SecretVariable | SecretFile) -> dict[str, str]:
+    return {"secret": wanted.secret, "key": wanted.key}
 
 
 def asked_for(job: Job, spec: JobSpec) -> Submission:

@@ -9,7 +9,7 @@ import click
 from windlass.cli.command import CommandWithWords, client_of, refuse_words, words_after_dashes
 from windlass.cli.follow import follow_to_end
 from windlass.cli.output import is_terminal, note, say
-from windlass.cli.parameters import Duration, Pair, not_empty, read_env_file
+from windlass.cli.parameters import Duration, Pair, SecretPair, not_empty, read_env_file
 from windlass.cli.render.values import name_of
 from windlass.cli.submission import ARTIFACTS, manifest, submit
 from windlass.client.client import Client
@@ -24,6 +24,8 @@ from windlass.client.documents import Document, Manifest
 @click.option("--gpu", type=click.IntRange(0), metavar="N", help="Accelerators.  [default: 0]")
 @click.option("-e", "--env", type=Pair(from_environment=True), multiple=True, help="A variable; KEY alone takes yours.")
 @click.option("--env-file", type=click.Path(path_type=Path), multiple=True, help="A file of KEY=VALUE lines.")
+@click.option("--secret", type=SecretPair(), multiple=True, help="A variable that is a secret's value.")
+@click.option("--secret-file", type=SecretPair(), multiple=True, help="A file in $WINDLASS_SECRETS that is one.")
 @click.option("-w", "--workdir", metavar="DIR", help="Where the command starts.")
 @click.option("--project-dir", type=click.Path(path_type=Path), metavar="DIR", help="Upload DIR to /artifacts first.")
 @click.option("--timeout", type=Duration(), metavar="TIME", help="End it after this long, such as 90s or 2h.")
@@ -95,14 +97,15 @@ def _split(ctx: click.Context, words: tuple[str, ...]) -> tuple[str | None, tupl
 def _manifest(
     image: str | None, command: tuple[str, ...], *, is_interactive: bool, project_dir: Path | None, **given: Any
 ) -> Document:
-    env: dict[str, str] = {}
+    env: dict[str, Any] = {}
     for path in given["env_file"]:
         env |= read_env_file(path)
-    env |= dict(given["env"])
+    env |= dict(given["env"]) | dict(given["secret"])
     spec = {
         "image": image,
         "command": list(command) or None,
         "env": env or None,
+        "secretFiles": dict(given["secret_file"]) or None,
         "workdir": given["workdir"] or (ARTIFACTS if project_dir else None),
         "timeoutSeconds": given["timeout"],
         "retries": given["retries"],

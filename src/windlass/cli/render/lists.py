@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from windlass.cli.render.table import Cell, Row
 from windlass.cli.render.values import STATE_COLOUR, age, detail, memory, name_of, ran, seconds_of, span, state_of, what
-from windlass.client.documents import Document, Manifest, Node, Volume
+from windlass.client.documents import Document, Login, Manifest, Node, Secret, Volume
 
 JOBS = ("NAME", "STATE", "AGE", "RAN", "WHAT", "DETAIL")
 JOBS_WIDE = ("NAME", "STATE", "AGE", "RAN", "ATTEMPT", "NODE", "CPU", "MEMORY", "GPU", "UID", "WHAT", "DETAIL")
@@ -12,6 +12,8 @@ EPHEMERAL = ("NAME", "PHASE", "MODEL", "GPU", "AGE", "RAN", "DETAIL")
 EPHEMERAL_WIDE = ("NAME", "PHASE", "MODEL", "GPU", "AGE", "RAN", "NODE", "POD", "ARTIFACTS", "IMAGE", "DETAIL")
 NODES = ("NAME", "STATE", "POOL", "RUNTIME", "RUNS", "CPU FREE", "MEMORY FREE", "GPU FREE")
 VOLUMES = ("NAME", "STATE", "JOB", "NODE", "EXPIRES IN")
+SECRETS = ("NAME", "KEYS", "VERSION", "UPDATED", "USED BY")
+LOGINS = ("REGISTRY", "USERNAME", "UPDATED")
 
 
 def state_cell(state: str) -> Cell:
@@ -46,6 +48,28 @@ def node_rows(nodes: Iterable[Node]) -> list[Row]:
         )
         for node in nodes
     ]
+
+
+def secret_rows(secrets: Iterable[Secret], now: float) -> list[Row]:
+    return [
+        (
+            secret["name"],
+            ", ".join(secret["keys"]),
+            str(secret["version"]),
+            f"{age(secret['updatedAt'], now)} ago",
+            _users(secret),
+        )
+        for secret in secrets
+    ]
+
+
+def login_rows(logins: Iterable[Login], now: float) -> list[Row]:
+    return [(one["registry"], one["username"], f"{age(one['updatedAt'], now)} ago") for one in logins]
+
+
+def _users(secret: Secret) -> str:
+    more = secret["usedByCount"] - len(secret["usedBy"])
+    return (", ".join(secret["usedBy"]) or "-") + (f" and {more} more" if more else "")
 
 
 def volume_rows(volumes: Iterable[Volume], now: float) -> list[Row]:

@@ -23,7 +23,7 @@ from windlass.cli.render.values import (
 )
 from windlass.client.documents import Happening, LogLine, Manifest, Run
 
-_OWN_ROW = {"image", "command", "resources", "env", "suspend"}
+_OWN_ROW = {"image", "command", "resources", "env", "secretFiles", "suspend"}
 _USUAL: dict[str, Any] = {
     "retries": 0,
     "priority": 0,
@@ -94,6 +94,11 @@ def _about(job: Manifest, now: float) -> Iterable[tuple[str, str]]:
     yield "Cost", money(status.get("cost")) if status.get("cost") else ""
 
 
+def _variable(value: Any) -> str:
+    """As it is, or where it comes from: a value that is a secret is not here."""
+    return f"(secret {value['secret']}, key {value['key']})" if isinstance(value, Mapping) else str(value)
+
+
 def _spec(spec: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     needs = spec.get("resources") or {}
     yield "Image", spec.get("image") or "none: a plain process"
@@ -102,7 +107,9 @@ def _spec(spec: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         "Resources",
         f"cpu {needs.get('cpu', '-')}, memory {memory(needs.get('memory', '-'))}, gpu {needs.get('gpu', 0)}",
     )
-    yield "Env", "\n".join(f"{key}={value}" for key, value in (spec.get("env") or {}).items())
+    yield "Env", "\n".join(f"{key}={_variable(value)}" for key, value in (spec.get("env") or {}).items())
+    files = (spec.get("secretFiles") or {}).items()
+    yield "Secret files", "\n".join(f"{name}: {_variable(value)}" for name, value in files)
     for key, value in spec.items():
         if key not in _OWN_ROW and value not in (None, "", {}, []) and _USUAL.get(key) != value:
             yield key, _plain(value)

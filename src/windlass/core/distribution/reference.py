@@ -6,6 +6,7 @@ trailing newline in.
 """
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
@@ -18,9 +19,11 @@ _TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 _NAME_MAX: Final = 255
 """Characters of domain and path together, as registries have it."""
+_PORTS: Final = 1 << 16
 _TEXT_MAX: Final = _NAME_MAX + 1 + 128 + 1 + 135
 
 DEFAULT_DOMAIN: Final = "docker.io"
+_DEFAULT_ALIASES: Final = frozenset({"docker.io", "index.docker.io"})
 _OFFICIAL: Final = "library/"
 
 
@@ -71,6 +74,26 @@ def parse_reference(text: str) -> Reference:
     return Reference(domain=domain, path=path, tag=tag, digest=digest or None)
 
 
+def parse_registry(text: str) -> str:
+    """A registry's `host[:port]`, as it stands before the first slash of an image: the whole of what a login is matched by."""
+    host = text.lower()
+    if len(text) > _NAME_MAX or not _DOMAIN.fullmatch(text) or not _is_domain(host):
+        raise BadReference("expected host[:port], as it stands before the first '/' of an image")
+    _, colon, port = host.removeprefix("[").rpartition(":") if not host.endswith("]") else ("", "", "")
+    if colon and not 0 < int(port) < _PORTS:
+        raise BadReference("a port lies between 1 and 65535")
+    return DEFAULT_DOMAIN if host in _DEFAULT_ALIASES else host
+
+
+@lru_cache(maxsize=1024)
+def registry_of(image: str) -> str:
+    """Where an image comes from; empty for what is no image's name. Few images are asked for often: they are remembered."""
+    try:
+        return parse_reference(image).domain.lower() if image else ""
+    except BadReference:
+        return ""
+
+
 def is_digest(text: str) -> bool:
     return _DIGEST.fullmatch(text) is not None
 
@@ -91,11 +114,15 @@ def _split_tag(text: str) -> tuple[str, str | None]:
 
 def _split_domain(name: str) -> tuple[str, str]:
     first, slash, rest = name.partition("/")
-    is_domain = bool(slash) and (any(c in ".:[" for c in first) or first == "localhost" or first != first.lower())
-    if not is_domain:
+    if not slash or not _is_domain(first):
         return DEFAULT_DOMAIN, name if slash else f"{_OFFICIAL}{name}"
-    if first == "index.docker.io":
+    if first.lower() in _DEFAULT_ALIASES:
         first = DEFAULT_DOMAIN
     if first == DEFAULT_DOMAIN and "/" not in rest:
         rest = f"{_OFFICIAL}{rest}"
     return first, rest
+
+
+def _is_domain(first: str) -> bool:
+    """What tells a registry from the first part of a path, as everywhere."""
+    return any(c in ".:[" for c in first) or first == "localhost" or first != first.lower()

@@ -27,6 +27,10 @@ class Assignment(Struct, frozen=True, kw_only=True, omit_defaults=True):
     timeout_ms: Millis | None = None
     """Counted by the node from the start it observed, so it holds while the control plane is away."""
     grace_ms: Millis = Millis(10_000)
+    has_login: bool = False
+    """Its tenant has a login at the image's registry: to be asked for before a pull, as secrets are before a start."""
+    is_guarded: bool = False
+    """Some tenant has a login there: the image may be used, even if it is here already, only by whom the registry lets read it."""
 
 
 class Assignments(Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from msgspec import Struct
 from windlass.core.model.ids import JobId, Millis, NodeId, TenantId, VolumeId
 from windlass.core.model.money import Micros
 from windlass.core.model.resources import Resources
+from windlass.core.model.secret import SecretFile, SecretVariable
 from windlass.core.model.shape import Shape
 
 
@@ -81,6 +82,8 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Deleted together with its volume."""
     webhook: str = ""
     """Told when the job is over."""
+    secrets: tuple[str, ...] = ()
+    """Names of those its spec refers to: whoever looks at a secret sees who uses it."""
     volume: VolumeId | None = None
     """The volume it adopted (made by copy-file before it); None: the one named by its own id."""
 
@@ -132,6 +135,9 @@ class JobSpec(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     command: tuple[str, ...] = ()
     """Replaces the image's entrypoint and command when given; never passed to a shell."""
     env: tuple[tuple[str, str], ...] = ()
+    secret_env: tuple[SecretVariable, ...] = ()
+    """Variables whose values are handed over with the start and are nowhere in a spec."""
+    secret_files: tuple[SecretFile, ...] = ()
     workdir: str = ""
     needs: Resources
     pids_max: int = 4096

@@ -22,6 +22,8 @@ _KINDS: Final = {
     Table.OUTBOX: "Job",
     Table.VOLUMES: "Volume",
     Table.NODES: "Node",
+    Table.SECRETS: "Secret",
+    Table.LOGINS: "RegistryLogin",
 }
 _RANKS: Final = {table: rank for rank, table in enumerate((*_KINDS, *(one for one in Table if one not in _KINDS)))}
 """A decision changes several records; the lowest names what it was about."""
@@ -78,7 +80,7 @@ def _subject(world: World, chief: Entry, entries: Sequence[Entry]) -> tuple[str,
     if table is Table.OUTBOX and isinstance(record, JobErased):
         held = next((one.key for one in entries if one.table is Table.NAMES), "")
         return kind, held.partition("/")[2], record.job, record.tenant
-    tenant = getattr(record, "tenant", "")
+    tenant = "" if table in (Table.SECRETS, Table.LOGINS) else getattr(record, "tenant", "")
     if tenant or "/" not in chief.key:
         return kind, getattr(record, "name", ""), chief.key, tenant
     owner, _, name = chief.key.partition("/")  # such tables are keyed by tenant and name

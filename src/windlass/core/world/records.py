@@ -1,7 +1,7 @@
 """How the World's records lie in the store: one table per noun, one key per record, JSON values with a schema version.
 
-A table that is *kept* is held in memory and rebuilt from the store; the others are only written: specs are read at a start,
-answers at a repeated request, the outbox by the read model.
+A table that is *kept* is held in memory and rebuilt from the store; the others are only written: specs and boxes are
+read at a start, answers at a repeated request, the outbox by the read model.
 """
 
 from enum import StrEnum
@@ -18,6 +18,7 @@ from windlass.core.model.job import Job, JobSpec
 from windlass.core.model.money import Prices
 from windlass.core.model.node import Node
 from windlass.core.model.run import Run
+from windlass.core.model.secret import RegistryLogin, Sealed, Secret
 from windlass.core.model.spending import BudgetMark, DayTotal, Segment
 from windlass.core.model.tenant import Tenant
 from windlass.core.model.token import IssuedToken
@@ -40,8 +41,11 @@ class Table(StrEnum):
     NAMES = "names"
     KEYS = "keys"
     HOOKS = "hooks"
+    SECRETS = "secrets"
+    LOGINS = "logins"
     ANSWERS = "answers"
     SPECS = "specs"
+    SEALED = "sealed"
     OUTBOX = "outbox"
 
     __hash__ = str.__hash__  # enum's own is a function in Python, called for every look into a dictionary
@@ -63,6 +67,8 @@ KEPT: Final = (
     Table.NAMES,
     Table.KEYS,
     Table.HOOKS,
+    Table.SECRETS,
+    Table.LOGINS,
 )
 
 
@@ -131,7 +137,8 @@ class Deeds(Struct, frozen=True, kw_only=True, tag="deeds"):
 Outgoing = JobOver | RunOver | JobErased | Deeds
 Money = Prices | DayTotal | BurstSession | BudgetMark
 Owner = Tenant | Gone | IssuedToken
-Record = Owner | Money | Account | Node | Job | Run | Volume | Name | Key | Hook | Answer | JobSpec | Outgoing
+Guarded = Secret | RegistryLogin | Sealed
+Record = Owner | Money | Guarded | Account | Node | Job | Run | Volume | Name | Key | Hook | Answer | JobSpec | Outgoing
 
 _TYPES: Final[dict[Table, Any]] = {
     Table.TENANTS: Tenant,
@@ -149,8 +156,11 @@ _TYPES: Final[dict[Table, Any]] = {
     Table.NAMES: Name,
     Table.KEYS: Key,
     Table.HOOKS: Hook,
+    Table.SECRETS: Secret,
+    Table.LOGINS: RegistryLogin,
     Table.ANSWERS: Answer,
     Table.SPECS: JobSpec,
+    Table.SEALED: Sealed,
     Table.OUTBOX: Outgoing,
 }
 _DECODERS: Final = {table: msgspec.json.Decoder(kind) for table, kind in _TYPES.items()}

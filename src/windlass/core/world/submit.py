@@ -17,6 +17,7 @@ from windlass.core.model.tenant import SHARE, Tenant
 from windlass.core.model.volume import Volume, VolumeState, volume_name
 from windlass.core.world.gate import session_of
 from windlass.core.world.records import Answer, Key, Name, Table
+from windlass.core.world.secrets import check_references, secret_names
 from windlass.core.world.world import World
 
 Render = Callable[[Job, JobSpec], bytes]
@@ -36,6 +37,7 @@ def submit(
     with world.decision(now):
         accepted = make_job(world, tenant, submission, job=job, now=now)
         check_fit(accepted.shape, world.tables.places)
+        check_references(world.tables.vault, tenant, submission.spec)
         _check_quota(world, accepted, now)
         _hold_name(world, accepted)
         accepted, spec = _adopt_volume(world, accepted, submission.spec)
@@ -103,6 +105,7 @@ def make_job(world: World, tenant: TenantId, asked: Submission, *, job: JobId, n
         labels=tuple(sorted(asked.labels)),
         image=asked.spec.image,
         webhook=asked.spec.webhook,
+        secrets=secret_names(asked.spec),
         retries=asked.retries,
         count=asked.count,
         timeout_ms=asked.timeout_ms if asked.timeout_ms is not None else owner.default_timeout_ms,

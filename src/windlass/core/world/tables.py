@@ -28,6 +28,7 @@ from windlass.core.model.volume import Volume
 from windlass.core.placement.nodes import Nodes
 from windlass.core.world.records import Gone, Hook, Key, Name, Record, Table
 from windlass.core.world.timers import Due, Timers
+from windlass.core.world.vault import Vault
 
 K = TypeVar("K", bound=Hashable)
 R = TypeVar("R")
@@ -49,6 +50,7 @@ class Tables:
         self.names: dict[str, Name] = {}
         self.keys: dict[str, Key] = {}
         self.hooks: dict[JobId, Hook] = {}
+        self.vault = Vault()
         self.ledger = Ledger()
         self.prices = Prices()
         self.totals: dict[str, DayTotal] = {}
@@ -93,6 +95,8 @@ class Tables:
             Table.NAMES: partial(_swap, self.names),
             Table.HOOKS: partial(_swap, self.hooks),
             Table.KEYS: self._replace_key,
+            Table.SECRETS: self.vault.replace_secret,
+            Table.LOGINS: self.vault.replace_login,
         }
         """A table that is not here is written and never kept."""
 
@@ -194,9 +198,13 @@ class Tables:
         if old is not None:
             self.queue.discard(old)
             self.usage[old.tenant].note_job(old, -1)
+            if old.secrets:
+                self.vault.note_job(old, is_there=False)
         if new is not None:
             self.seq = max(self.seq, new.seq)
             self.usage[new.tenant].note_job(new, 1)
+            if new.secrets:
+                self.vault.note_job(new, is_there=True)
             self.watch_cost(new)
             if new.is_waiting:
                 self.enqueue(new)

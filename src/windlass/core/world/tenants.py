@@ -8,6 +8,7 @@ from windlass.core.model.ids import Millis, TenantId
 from windlass.core.model.tenant import Tenant
 from windlass.core.world.finish import doom
 from windlass.core.world.records import Gone, Table
+from windlass.core.world.secrets import remove_all_of
 from windlass.core.world.world import World
 
 
@@ -66,6 +67,7 @@ def delete_tenant(world: World, tenant: TenantId, *, now: Millis) -> int:
             world.drop(Table.TOKENS, key)
         if tenant in tables.ledger.accounts():
             world.drop(Table.ACCOUNTS, tenant)
+        remove_all_of(world, tenant)
         world.drop(Table.TENANTS, tenant)
         world.put(Table.GONE, tenant, Gone(at=now))
     return world.number

@@ -12,6 +12,7 @@ from windlass.core.errors import Invalid, NotFound, Unavailable
 from windlass.core.model.assignment import Assignment
 from windlass.core.model.ids import Millis, RunId, VolumeId
 from windlass.core.model.resources import Resources
+from windlass.core.model.secret import NOTHING_HANDED
 from windlass.ports.clock import Clock
 from windlass.ports.runtime import ImageUnavailable, LogLine, Observed, Phase, Stream
 from windlass.testing.runtime.program import Program
@@ -72,6 +73,7 @@ class Container:
         self.assignment = assignment
         self.owner = owner
         self.program: Program | None = None
+        self.handed = NOTHING_HANDED
         self.started_at = Millis(0)
         self.error = ""
         self.pid = 0

@@ -6,7 +6,10 @@ from contextlib import asynccontextmanager
 from windlass.core.errors import Conflict, NotFound, Unavailable
 from windlass.core.model.assignment import Assignment
 from windlass.core.model.ids import Millis, RunId, VolumeId
+from windlass.core.model.secret import NOTHING_HANDED, Handed
 from windlass.ports.runtime import (
+    ANYBODY,
+    ImageAccess,
     ImageUnavailable,
     LogLine,
     LogPosition,
@@ -36,7 +39,7 @@ class FakeRuntime:
         self._machine.check("machine")
         return Machine(runtime="fake", kind="container", capacity=self._machine.capacity, gpu_ids=self._machine.gpu_ids)
 
-    async def ensure_image(self, image: str) -> AsyncIterator[str]:
+    async def ensure_image(self, image: str, *, access: ImageAccess = ANYBODY) -> AsyncIterator[str]:
         self._machine.check("ensure_image")
         if self._machine.images is None or image in self._machine.images:
             return
@@ -87,7 +90,7 @@ class FakeRuntime:
         self._machine.check("volumes")
         return tuple(sorted(v for v, folder in self._machine.volumes.items() if folder.owner == self._owner))
 
-    async def create(self, assignment: Assignment) -> None:
+    async def create(self, assignment: Assignment, *, handed: Handed = NOTHING_HANDED) -> None:
         self._machine.check("create")
         existing = self._machine.containers.get(assignment.run)
         if existing is not None and existing.owner != self._owner:
@@ -99,12 +102,13 @@ class FakeRuntime:
             self._machine.containers[assignment.run] = Container(assignment, self._owner)
         self._machine.check("create", is_after=True)
 
-    async def start(self, run: RunId) -> None:
+    async def start(self, run: RunId, *, handed: Handed = NOTHING_HANDED) -> None:
         self._machine.check("start")
         container = self._container(run)
         if container is None:
             raise absent(run)
         if container.phase is Phase.CREATED:
+            container.handed = handed
             self._start(container)
         self._machine.check("start", is_after=True)
 

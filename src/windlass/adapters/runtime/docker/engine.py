@@ -4,6 +4,7 @@ Everything above it names paths and reads JSON. Plain aiohttp rather than a clie
 here (split log frames, archives with their content type, half-closed hijacked streams) such libraries leave out.
 """
 
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -40,6 +41,9 @@ class Facts(Struct, frozen=True, kw_only=True):
     runtimes: frozenset[str] = frozenset()
     devices: tuple[str, ...] = ()
     """Names of CDI devices the engine discovered."""
+    is_rootless: bool = False
+    user_offset: int = 0
+    """What the engine adds to a container's user ids to get the machine's (userns-remap)."""
 
     @property
     def name(self) -> str:
@@ -78,11 +82,14 @@ class Engine:
         *,
         params: Mapping[str, str] | None = None,
         body: object = None,
+        headers: Mapping[str, str] | None = None,
         seconds: float = CALL_SECONDS,
     ) -> Any:
         """One request, its JSON answer (None when empty). Raises by what was refused: see `refusals`; Unavailable."""
         data = None if body is None else msgspec.json.encode(body)
-        async with self.stream(method, path, params=params, data=data, content_type=JSON, seconds=seconds) as answer:
+        async with self.stream(
+            method, path, params=params, data=data, content_type=JSON, headers=headers, seconds=seconds
+        ) as answer:
             raw = await answer.read()
         return msgspec.json.decode(raw) if raw else None
 
@@ -95,13 +102,14 @@ class Engine:
         params: Mapping[str, str] | None = None,
         data: bytes | AsyncIterator[bytes] | None = None,
         content_type: str = JSON,
+        headers: Mapping[str, str] | None = None,
         seconds: float | None = None,
         idle_seconds: float | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """An answer whose body the caller reads, within `seconds` and with no silence longer than `idle_seconds`. A followed
         log and a wait have neither: they last as long as their run."""
         version = self._version or await self._negotiate()
-        headers = {"Content-Type": content_type} if data is not None else None
+        sent = {**(headers or {}), **({"Content-Type": content_type} if data is not None else {})}
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS, sock_read=idle_seconds)
         try:
             async with self._session.request(
@@ -109,7 +117,7 @@ class Engine:
                 f"{self.address.base}{version.before(path)}{path}",
                 params=params,
                 data=data,
-                headers=headers,
+                headers=sent,
                 timeout=timeout,
             ) as answer:
                 if answer.status >= 400:
@@ -206,6 +214,7 @@ def read_facts(info: Mapping[str, Any], version: _Version) -> Facts:
     # A Docker Engine that could not run its init program says so by this word; Podman finds out at the first create.
     init = str((info.get("InitCommit") or {}).get("ID", ""))
     discovered = info.get("DiscoveredDevices") or ()
+    security = " ".join(map(str, info.get("SecurityOptions") or ()))
     return Facts(
         is_podman=version.is_podman,
         version=version.engine,
@@ -215,7 +224,15 @@ def read_facts(info: Mapping[str, Any], version: _Version) -> Facts:
         has_init=init != "N/A",
         runtimes=frozenset(info.get("Runtimes") or ()),
         devices=tuple(str(device.get("ID", "")) for device in discovered if device.get("Source") == "cdi"),
+        is_rootless="name=rootless" in security,
+        user_offset=_offset(str(info.get("DockerRootDir") or "")) if "name=userns" in security else 0,
     )
+
+
+def _offset(directory: str) -> int:
+    """An engine that remaps users keeps its data apart for each mapping: the directory is called `100000.100000`."""
+    found = re.fullmatch(r".*/(\d+)\.\d+/?", directory, re.ASCII)
+    return int(found[1]) if found else 0
 
 
 def _numbers(version: str) -> tuple[int, int]:

@@ -1,9 +1,9 @@
 """What a container of ours looks like: pure functions from what is wanted to the engine's create call.
 
 Hardened always: no privileges, no capabilities, nothing gained by setuid programs, limits on processes, memory and log,
-no path of the host, no restart by the engine. The root file system stays writable: ordinary images write to /tmp and to
-their home, it dies with the run, and read-only would buy little beside the above. `validation` has already said no to
-whatever an engine would take in silence.
+no path of the host but the run's own secrets in memory, no restart by the engine. The root file system stays writable:
+ordinary images write to /tmp and to their home, it dies with the run, and read-only would buy little beside the above.
+`validation` has already said no to whatever an engine would take in silence.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,8 +14,10 @@ from windlass.adapters.runtime.docker.labels import HELPER, Owner
 from windlass.adapters.runtime.docker.validation import check_assignment, check_command, check_image
 from windlass.core.model.assignment import Assignment
 from windlass.core.model.ids import VolumeId
+from windlass.core.model.secret import NOTHING_HANDED, Handed
 
 ARTIFACTS: Final = "/artifacts"
+SECRETS: Final = "/run/secrets"
 DEBUG_MOUNT: Final = "/mnt"
 HELPER_MOUNT: Final = "/volume"
 
@@ -29,13 +31,15 @@ DEBUG_CPU_MILLIS: Final = 1000
 DEBUG_PIDS: Final = 1024
 
 
-def run_container(assignment: Assignment, *, owner: Owner, facts: Facts) -> dict[str, Any]:
-    """The create call of a run. Raises Invalid."""
-    check_assignment(assignment)
+def run_container(
+    assignment: Assignment, *, owner: Owner, facts: Facts, handed: Handed = NOTHING_HANDED, secrets: str = ""
+) -> dict[str, Any]:
+    """The create call of a run; `secrets` is the directory in memory that its secret files lie in. Raises Invalid."""
+    check_assignment(assignment, handed)
     spec = assignment.spec
     config: dict[str, Any] = {
         "Image": spec.image,
-        "Env": [f"{name}={value}" for name, value in environment(assignment).items()],
+        "Env": [f"{name}={value}" for name, value in environment(assignment, handed).items()],
         "Labels": owner.on_run(assignment),
         "OpenStdin": spec.wants_terminal,
         "Tty": spec.wants_terminal,
@@ -50,6 +54,8 @@ def run_container(assignment: Assignment, *, owner: Owner, facts: Facts) -> dict
             network="default" if spec.wants_network else "none",
         ),
     }
+    if secrets:
+        config["HostConfig"]["Mounts"].append(_secrets_mount(secrets))
     if assignment.gpu_ids:
         config["HostConfig"]["DeviceRequests"] = _gpus(assignment.gpu_ids)
     if spec.workdir:
@@ -104,8 +110,8 @@ def volume_name(volume: VolumeId) -> str:
     return f"windlass-{volume}"
 
 
-def environment(assignment: Assignment) -> dict[str, str]:
-    """The job's own variables, then ours, which it cannot override."""
+def environment(assignment: Assignment, handed: Handed = NOTHING_HANDED) -> dict[str, str]:
+    """The job's own variables, those it was handed, then ours, which it cannot override."""
     spec = assignment.spec
     ours = {
         "WINDLASS_JOB": assignment.job,
@@ -122,7 +128,9 @@ def environment(assignment: Assignment) -> dict[str, str]:
             ours["WINDLASS_INPUT"] = spec.input_path
         if spec.output_path:
             ours["WINDLASS_OUTPUT"] = spec.output_path
-    return dict(spec.env) | ours
+    if spec.secret_files:
+        ours["WINDLASS_SECRETS"] = SECRETS
+    return dict(spec.env) | dict(handed.variables) | ours
 
 
 def _host_config(
@@ -162,6 +170,11 @@ def _mount(volume: VolumeId, target: str, owner: Owner) -> dict[str, Any]:
         "Target": target,
         "VolumeOptions": {"NoCopy": True, "Labels": owner.labels},
     }
+
+
+def _secrets_mount(directory: str) -> dict[str, Any]:
+    """The one path of the machine that a container sees: made by us for this run alone, in memory, and not to be written to."""
+    return {"Type": "bind", "Source": directory, "Target": SECRETS, "ReadOnly": True}
 
 
 def _log_config(drivers: Iterable[str]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from windlass.adapters.runtime.docker.address import parse_address
 from windlass.adapters.runtime.docker.backoff import Backoff
 from windlass.adapters.runtime.docker.containers import Known, create_container, delete_container
 from windlass.adapters.runtime.docker.debugging import debug_shell
-from windlass.adapters.runtime.docker.engine import Engine
+from windlass.adapters.runtime.docker.engine import Engine, Facts
 from windlass.adapters.runtime.docker.hardening import ARTIFACTS, run_container
 from windlass.adapters.runtime.docker.images import Images
 from windlass.adapters.runtime.docker.labels import RUN, Owner
@@ -25,13 +25,18 @@ from windlass.adapters.runtime.docker.observing import observed
 from windlass.adapters.runtime.docker.refusals import REFUSED, readable_start_error
 from windlass.adapters.runtime.docker.tars import directories
 from windlass.adapters.runtime.docker.terminals import attached, executed
+from windlass.adapters.runtime.docker.users import user_of
 from windlass.adapters.runtime.docker.validation import check_command, check_id
 from windlass.adapters.runtime.docker.volumes import OPEN_TO_ALL, TAR, Volumes
+from windlass.adapters.secrets.memory_files import MemoryFiles
 from windlass.core.errors import Conflict, Invalid, NotFound, Unavailable, WindlassError
 from windlass.core.model.assignment import Assignment
 from windlass.core.model.ids import Millis, RunId, VolumeId
+from windlass.core.model.secret import NOTHING_HANDED, Handed
 from windlass.ports.clock import Clock
 from windlass.ports.runtime import (
+    ANYBODY,
+    ImageAccess,
     LogLine,
     LogPosition,
     Machine,
@@ -62,6 +67,7 @@ class DockerRuntime:
         self._clock = clock
         self._images = Images(engine, clock)
         self._volumes = Volumes(engine, owner)
+        self._secret_files = MemoryFiles(f"{owner.installation}-{owner.node}")
         self._known: dict[RunId, Known] = {}
         self._own_creations: set[RunId] = set()
         self._failures: dict[RunId, str] = {}
@@ -95,8 +101,8 @@ class DockerRuntime:
         smi = await machines.ask_smi() if self._engine.address.is_local else ""
         return machines.machine(await self._engine.facts(), smi)
 
-    def ensure_image(self, image: str) -> AsyncIterator[str]:
-        return self._images.ensure(image)
+    def ensure_image(self, image: str, *, access: ImageAccess = ANYBODY) -> AsyncIterator[str]:
+        return self._images.ensure(image, access)
 
     async def ensure_volume(self, volume: VolumeId, *, labels: Mapping[str, str]) -> None:
         await self._volumes.ensure(volume, labels)
@@ -113,12 +119,15 @@ class DockerRuntime:
     async def volumes(self) -> tuple[VolumeId, ...]:
         return await self._volumes.names()
 
-    async def create(self, assignment: Assignment) -> None:
+    async def create(self, assignment: Assignment, *, handed: Handed = NOTHING_HANDED) -> None:
         run = assignment.run
+        secrets = self._secrets_directory(run) if handed.files else ""
+
+        def config(facts: Facts) -> dict[str, Any]:
+            return run_container(assignment, owner=self._owner, facts=facts, handed=handed, secrets=secrets)
+
         try:
-            container = await create_container(
-                self._engine, run, lambda facts: run_container(assignment, owner=self._owner, facts=facts)
-            )
+            container = await create_container(self._engine, run, config)
         except Conflict as exc:
             record = await self._inspect(run)
             if record is None:
@@ -129,8 +138,11 @@ class DockerRuntime:
             self._known[run] = Known(container, assignment.spec.wants_terminal)
             self._own_creations.add(run)
         await self._open_volume(assignment)
+        if handed.files:
+            await self._give_files(run, handed)
 
-    async def start(self, run: RunId) -> None:
+    async def start(self, run: RunId, *, handed: Handed = NOTHING_HANDED) -> None:
+        """What is handed over was given at `create`: an engine wants variables there, and files are in place before a start."""
         lock = self._starting.setdefault(run, anyio.Lock())
         try:
             async with lock:
@@ -177,6 +189,7 @@ class DockerRuntime:
                     await self._ended(run, "not-running", WAIT_SECONDS)
                 seen = await self.observe(run)
                 if seen.phase in _OVER:
+                    self._secret_files.drop(run)  # with its end, not with its removal, which may be days later
                     return await self._with_its_cause(seen)
                 is_created = seen.phase is Phase.CREATED
                 backoff.reset()
@@ -225,6 +238,7 @@ class DockerRuntime:
         known = await self._identify(run)
         if known is not None:
             await delete_container(self._engine, known.id)
+        self._secret_files.drop(run)
         self._forget(run)
 
     @asynccontextmanager
@@ -269,6 +283,7 @@ class DockerRuntime:
         containers = [str(c["Id"]) for c in listed if self._owner.owns(c.get("Labels"))]
         for container in containers:
             await delete_container(self._engine, container)
+        self._secret_files.drop_all()
         volumes = await self._volumes.remove_all()
         networks = await self._remove_networks()
         self._known.clear()
@@ -297,6 +312,20 @@ class DockerRuntime:
             "PUT", f"/containers/{known.id}/archive", params={"path": path}, data=tar, content_type=TAR, seconds=60
         ) as answer:
             await answer.read()
+
+    def _secrets_directory(self, run: RunId) -> str:
+        check_id(run, field="run")
+        if not self._engine.address.is_local:
+            raise StartFailed("secret files need an engine on the agent's own machine", hint="use variables")
+        return str(self._secret_files.directory(run))
+
+    async def _give_files(self, run: RunId, handed: Handed) -> None:
+        """Into memory, for the user the container runs as; an agent that finds the container made writes them anew."""
+        record = await self._inspect(run)
+        if record is None:
+            raise NotFound(f"no container for run {run}", code="run-not-found")
+        user = await user_of(self._engine, str(record["Id"]), str(record["Config"].get("User") or ""))
+        self._secret_files.put(run, handed.files, user=user, group=user)
 
     async def _start(self, run: RunId) -> None:
         seen = await self._startable(run)

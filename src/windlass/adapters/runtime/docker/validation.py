@@ -8,6 +8,7 @@ from typing import Final
 
 from windlass.core.errors import Fault, Invalid
 from windlass.core.model.assignment import Assignment
+from windlass.core.model.secret import NOTHING_HANDED, Handed
 
 MEMORY_LEAST: Final = 6 << 20
 """What Docker itself insists on."""
@@ -51,7 +52,7 @@ def check_command(command: tuple[str, ...]) -> None:
     _refuse(list(_command_faults(command)))
 
 
-def check_assignment(assignment: Assignment) -> None:
+def check_assignment(assignment: Assignment, handed: Handed = NOTHING_HANDED) -> None:
     check_id(assignment.run, field="run")
     check_id(assignment.volume, field="volume")
     check_image(assignment.spec.image)
@@ -62,7 +63,7 @@ def check_assignment(assignment: Assignment) -> None:
         *_number("spec.pidsMax", spec.pids_max, 1, PIDS_MOST),
         *_command_faults(spec.command),
     ]
-    for name, value in spec.env:
+    for name, value in (*spec.env, *handed.variables):
         if not _VARIABLE.fullmatch(name):
             faults.append(Fault("spec.env", f"{name[:200]!r} cannot name a variable"))
         elif not _is_word(value):

@@ -68,13 +68,18 @@ class Crew:
         self._pids: set[int] = set()
         self._is_trimming = False
 
-    def keep(self, run: str, path: str, book: int) -> Shim:
-        """Have a shim start the run and look after it. Takes `book` over. OSError when there is none to be had."""
+    def keep(self, run: str, path: str, book: int, handed: Record) -> Shim:
+        """Have a shim start the run and look after it. Takes `book` over. OSError when there is none to be had.
+
+        What is handed over goes in a file without a name, in memory: it may be larger than a message."""
+        given: list[int] = []
         try:
+            if handed:
+                given.append(_in_memory(json.dumps(handed).encode()))
             while True:
                 one = self._idle.pop() if self._idle else self._fork()
                 assert one.channel is not None
-                fds = array.array("i", [book])
+                fds = array.array("i", [book, *given])
                 try:
                     one.channel.sendmsg(
                         [json.dumps({"keep": path}).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)]
@@ -84,7 +89,8 @@ class Crew:
                 one.run = run
                 return one
         finally:
-            os.close(book)
+            for fd in (book, *given):
+                os.close(fd)
 
     def adopt(self, run: str, pid: int) -> Shim:
         one = Shim(pid)
@@ -168,6 +174,14 @@ class Crew:
         one.close()
         self._pids.discard(one.pid)
         reap()
+
+
+def _in_memory(data: bytes) -> int:
+    fd = os.memfd_create("windlass-handed", os.MFD_CLOEXEC)
+    with open(fd, "wb", closefd=False) as file:
+        file.write(data)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
 
 
 def reap() -> None:

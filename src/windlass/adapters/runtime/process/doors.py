@@ -17,7 +17,8 @@ from windlass.adapters.runtime.process.keeper import CREATED, EXITED, RUNNING, K
 from windlass.adapters.runtime.process.loop import Loop
 from windlass.adapters.runtime.process.records import Record
 
-PROTOCOL = 1
+PROTOCOL = 2
+"""2: a start brings variables that are in no order."""
 _LINE_MAX = 4 << 20
 _WAITING_MAX = 32 << 20
 _CHUNK = 1 << 18
@@ -215,7 +216,7 @@ class Doors:
             else:
                 _answer(peer, request, run.observed())
 
-        self._keeper.start(run, told)
+        self._keeper.start(run, told, handed=records.table(request, "handed"))
 
     def _observe(self, peer: Peer, request: Record) -> None:
         run = self._find(request)

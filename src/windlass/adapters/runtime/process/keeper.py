@@ -43,6 +43,8 @@ class Run:
         self.shim: Shim | None = None
         self.started_wall: object = None
         self.starters: list[Told] = []
+        self.handed: Record = {}
+        """Variables that came with the start and are written down nowhere; gone as soon as its shim has them."""
         self.enders: list[Told] = []
         self.viewers: set[int] = set()
 
@@ -119,7 +121,7 @@ class Keeper:
         journal.begin(records.run_path(self._root, run), order)
         self.runs[run] = Run(order)
 
-    def start(self, run: Run, told: Told) -> None:
+    def start(self, run: Run, told: Told, *, handed: Record) -> None:
         """Told when it runs, or has ended without."""
         if (run.phase == RUNNING and not run.is_starting) or run.phase == EXITED:
             told(run)
@@ -127,6 +129,7 @@ class Keeper:
         run.starters.append(told)
         if not run.is_starting:
             run.is_starting = True
+            run.handed = handed
             self._due.append(run)
 
     def stop(self, run: Run, grace_ms: int, told: Told) -> None:
@@ -164,8 +167,9 @@ class Keeper:
         for run, book in books:
             run.phase = RUNNING
             journal.lock(book)
+            handed, run.handed = run.handed, {}
             try:
-                run.shim = self._crew.keep(run.run, records.run_path(self._root, run.run), book)
+                run.shim = self._crew.keep(run.run, records.run_path(self._root, run.run), book, handed)
             except OSError as error:
                 self._write_off(run, f"no process could be made: {error.strerror}", exit_code=_NOT_STARTED)
 

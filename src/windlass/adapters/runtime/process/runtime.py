@@ -9,6 +9,7 @@ import re
 import shutil
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -21,12 +22,14 @@ from windlass.adapters.runtime.process.follow import Inotify, changed, follow
 from windlass.adapters.runtime.process.link import Link, connect
 from windlass.adapters.runtime.process.records import Record, number, text
 from windlass.adapters.runtime.process.session import Attached, Listening, Session
+from windlass.adapters.secrets.memory_files import MemoryFiles
 from windlass.core.errors import Conflict, Invalid, NotFound, Unavailable
 from windlass.core.model.assignment import Assignment
 from windlass.core.model.ids import Millis, NodeId, RunId, VolumeId
 from windlass.core.model.resources import Resources
 from windlass.core.model.run import Token
-from windlass.ports.runtime import LogLine, LogPosition, Machine, Observed, Phase, Terminal
+from windlass.core.model.secret import NOTHING_HANDED, Handed
+from windlass.ports.runtime import ANYBODY, ImageAccess, LogLine, LogPosition, Machine, Observed, Phase, Terminal
 
 _WAIT_SECONDS = 0.2
 _SHELL = ("/bin/sh", "-i")
@@ -36,12 +39,22 @@ _GPU = re.compile(r"nvidia(\d+)")
 class ProcessRuntime:
     """See `windlass.ports.runtime.Runtime`. Open it with `open`; closing it leaves the runs and their executor alone."""
 
-    def __init__(self, directory: str, owner: str, link: Link, inotify: Inotify, *, search_path: str) -> None:
+    def __init__(
+        self,
+        directory: str,
+        owner: str,
+        link: Link,
+        inotify: Inotify,
+        *,
+        search_path: str,
+        secret_files: MemoryFiles,
+    ) -> None:
         self._directory = directory
         self._owner = owner
         self._link = link
         self._inotify = inotify
         self._search_path = search_path
+        self._secret_files = secret_files
 
     @classmethod
     @asynccontextmanager
@@ -55,7 +68,9 @@ class ProcessRuntime:
         try:
             async with Link.open(root, owner) as link:
                 link.start_soon(inotify.run)
-                yield cls(root, owner, link, inotify, search_path=path)
+                yield cls(
+                    root, owner, link, inotify, search_path=path, secret_files=MemoryFiles(f"{installation}-{node}")
+                )
         finally:
             inotify.close()
 
@@ -75,7 +90,7 @@ class ProcessRuntime:
             gpu_ids=_gpu_ids(),
         )
 
-    async def ensure_image(self, image: str) -> AsyncIterator[str]:
+    async def ensure_image(self, image: str, *, access: ImageAccess = ANYBODY) -> AsyncIterator[str]:
         """A process has no image: the machine's own programs are what there is."""
         return
         yield ""
@@ -107,13 +122,18 @@ class ProcessRuntime:
 
     # --- runs
 
-    async def create(self, assignment: Assignment) -> None:
+    async def create(self, assignment: Assignment, *, handed: Handed = NOTHING_HANDED) -> None:
+        """What is handed over waits for the start: an order is written down, and that must not be."""
         volume = self._volume_path(assignment.volume)
         order = order_of(assignment, owner=self._owner, volume=volume, search_path=self._search_path)
         await self._link.ask("create", order=order)
 
-    async def start(self, run: RunId) -> None:
-        await self._link.ask("start", run=run)
+    async def start(self, run: RunId, *, handed: Handed = NOTHING_HANDED) -> None:
+        environment = dict(handed.variables)
+        if handed.files:
+            put = partial(self._secret_files.put, run, handed.files, user=os.geteuid(), group=os.getegid())
+            environment["WINDLASS_SECRETS"] = str(await anyio.to_thread.run_sync(put))
+        await self._link.ask("start", run=run, handed=environment)
 
     async def observe(self, run: RunId) -> Observed:
         return _observed(await self._link.ask("observe", run=run))
@@ -128,9 +148,9 @@ class ProcessRuntime:
             with self._link.end_of(run) as end, suppress(Unavailable):
                 seen = await self.observe(run)
                 if seen.phase in (Phase.EXITED, Phase.ABSENT):
-                    return seen
+                    return self._cleared(seen)
                 if (record := await end.wait()) is not None:
-                    return _observed(record)
+                    return self._cleared(_observed(record))
             await anyio.sleep(_WAIT_SECONDS)
 
     async def stop(self, run: RunId, *, grace_ms: Millis) -> None:
@@ -144,6 +164,7 @@ class ProcessRuntime:
 
     async def remove(self, run: RunId) -> None:
         await self._link.ask("remove", run=run)
+        self._secret_files.drop(run)
 
     async def remove_all(self) -> int:
         runs, volumes = await self.observe_all(), await self.volumes()
@@ -151,6 +172,7 @@ class ProcessRuntime:
             await self.remove(seen.run)
         for volume in volumes:
             await self.remove_volume(volume)
+        self._secret_files.drop_all()
         with suppress(Conflict):  # another installation's runs keep it busy
             await self._link.ask("quit")
         return len(runs) + len(volumes)
@@ -225,6 +247,11 @@ class ProcessRuntime:
         return Listening(self.logs(run, after=LogPosition()), exit_code)
 
     # --- what is where, and whose
+
+    def _cleared(self, over: Observed) -> Observed:
+        """Its secret files go with its end, not with its removal, which may be days later."""
+        self._secret_files.drop(over.run)
+        return over
 
     def _volume_path(self, volume: VolumeId) -> str:
         if not records.ID.fullmatch(volume):

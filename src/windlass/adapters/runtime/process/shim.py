@@ -48,7 +48,7 @@ class _Shim:
         self._channel = channel
         self._cgroups = cgroups
         self._loop = Loop()
-        self._next: tuple[str, int] | None = None
+        self._next: tuple[str, int, Record] | None = None
         self._run: _Run | None = None
         self._is_leaving = False
 
@@ -58,11 +58,12 @@ class _Shim:
         while not self._is_leaving:
             self._loop.turn()
             if self._next is not None:
-                (path, book), self._next = self._next, None
-                self._keep(path, book)
+                (path, book, handed), self._next = self._next, None
+                self._keep(path, book, handed)
 
-    def _keep(self, path: str, book: int) -> None:
+    def _keep(self, path: str, book: int, handed: Record) -> None:
         order = (journal.read(path) or {}).get("order", {})
+        order["environment"] = records.table(order, "environment") | handed
         group = self._cgroups.group(records.text(order, "run")) if self._cgroups else None
         self._run = _Run(path, order, group, book, self._loop)
         ended = self._run.live(lambda running: self._tell({"running": running}))
@@ -75,7 +76,7 @@ class _Shim:
     def _hear(self) -> None:
         data, fds = b"", list[int]()
         with contextlib.suppress(ConnectionResetError):
-            data, fds, _, _ = socket.recv_fds(self._channel, _MESSAGE, 1)
+            data, fds, _, _ = socket.recv_fds(self._channel, _MESSAGE, 2)
         if not data:  # the executor is gone, or has no more work for us
             self._loop.forget(self._channel.fileno())
             self._is_leaving = True
@@ -83,7 +84,7 @@ class _Shim:
         word: Record = json.loads(data)
         if "keep" in word:
             os.set_inheritable(fds[0], False)
-            self._next = (records.text(word, "keep"), fds[0])
+            self._next = (records.text(word, "keep"), fds[0], _read_handed(fds[1:]))
         elif self._run is not None and word.get("stop") == self._run.path:
             self._run.family.stop(records.number(word, "grace_ms"))
 
@@ -192,6 +193,15 @@ class _Run:
         self._relay.flush()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{self.path}/{sockets.TERMINAL}")
+
+
+def _read_handed(fds: list[int]) -> Record:
+    """Variables that came with the order and are in no file that has a name."""
+    handed: Record = {}
+    for fd in fds:
+        with open(fd, "rb") as file:
+            handed |= json.loads(file.read())
+    return handed
 
 
 def _append_to(path: str) -> int:

@@ -1,0 +1,1 @@
+"""Sealing with keys from a directory."""
