@@ -10,6 +10,8 @@ import structlog
 from anyio.streams.memory import MemoryObjectSendStream
 
 from windlass.core.model.audit import AuditPage, AuditQuery
+from windlass.core.model.calendar import Day
+from windlass.core.model.costs import CostQuery, CostRow, MeteredRun
 from windlass.core.model.ids import Millis, TenantId
 from windlass.core.model.views import Event, EventQuery, JobPage, JobQuery, JobView, VolumeView
 from windlass.core.world.records import ROOT
@@ -97,6 +99,15 @@ class ReadModel:
 
     async def forget_audit(self, before: Millis) -> None:
         await self._offload(partial(self._tables.forget_audit, before))
+
+    async def costs(self, query: CostQuery) -> tuple[CostRow, ...]:
+        return await self._offload(partial(self._tables.costs, query))
+
+    async def metered(self, tenant: TenantId | None, *, since: Day, limit: int) -> tuple[MeteredRun, ...]:
+        return await self._offload(partial(self._tables.metered, tenant, since=since, limit=limit))
+
+    async def drop_costs(self, before: Day) -> None:
+        await self._offload(partial(self._tables.drop_costs, before))
 
     async def counts(self) -> dict[str, int]:
         return await self._offload(self._tables.counts)

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from windlass.core.model.audit import AuditPage, AuditQuery
+from windlass.core.model.calendar import Day
+from windlass.core.model.costs import CostQuery, CostRow, MeteredRun
 from windlass.core.model.ids import Millis, TenantId
 from windlass.core.model.views import Event, EventQuery, JobPage, JobQuery, JobView, VolumeView
 from windlass.ports.store import Change
@@ -48,6 +50,18 @@ class ReadTables(Protocol):
 
     def counts(self) -> dict[str, int]:
         """Jobs by state."""
+        ...
+
+    def costs(self, query: CostQuery) -> tuple[CostRow, ...]:
+        """Of runs that are over, dearest first; by day, oldest first."""
+        ...
+
+    def metered(self, tenant: TenantId | None, *, since: Day, limit: int) -> tuple[MeteredRun, ...]:
+        """Runs that are over and cost something, dearest first."""
+        ...
+
+    def drop_costs(self, before: Day) -> None:
+        """Retention: forget what is older."""
         ...
 
     def close(self) -> None: ...

@@ -53,6 +53,23 @@ _EVENTS: Final = (
     "CREATE TABLE nodes (id TEXT PRIMARY KEY, doc BLOB NOT NULL) WITHOUT ROWID",
 )
 
-STEPS: Final = (_JOBS, _AUDIT, _EVENTS)
+_COSTS: Final = (
+    # The ledger outlives its jobs: what somebody deleted was paid for all the same. One row per segment, named by its run, so
+    # that taking the same record in again changes nothing.
+    """CREATE TABLE costs (
+         run TEXT NOT NULL, ordinal INTEGER NOT NULL, tenant TEXT NOT NULL, pool TEXT NOT NULL, day INTEGER NOT NULL,
+         job TEXT NOT NULL, name TEXT NOT NULL, start INTEGER NOT NULL, span_ms INTEGER NOT NULL, cost INTEGER NOT NULL,
+         is_burst INTEGER NOT NULL, PRIMARY KEY (run, ordinal)
+       ) WITHOUT ROWID""",
+    "CREATE INDEX costs_by_day ON costs (tenant, day)",
+    "CREATE INDEX costs_all_by_day ON costs (day)",
+    """CREATE TABLE metered (
+         run TEXT PRIMARY KEY, tenant TEXT NOT NULL, day INTEGER NOT NULL, doc BLOB NOT NULL
+       ) WITHOUT ROWID""",
+    "CREATE INDEX metered_by_day ON metered (tenant, day)",
+    "CREATE INDEX metered_all_by_day ON metered (day)",
+)
+
+STEPS: Final = (_JOBS, _AUDIT, _EVENTS, _COSTS)
 """A file of version n has had the first n; a new table is a new step."""
 VERSION: Final = len(STEPS)

@@ -7,11 +7,13 @@ from typing import Any, cast
 import apsw
 from msgspec import json
 
-from windlass.adapters.readmodel import events, schema
+from windlass.adapters.readmodel import costs, events, schema
 from windlass.adapters.readmodel.audit import asked
 from windlass.adapters.readmodel.taking import TakenIn
 from windlass.core.errors import Conflict, Invalid, NotFound, Unavailable
 from windlass.core.model.audit import AuditPage, AuditQuery
+from windlass.core.model.calendar import Day
+from windlass.core.model.costs import CostQuery, CostRow, MeteredRun
 from windlass.core.model.ids import JobId, Millis, TenantId
 from windlass.core.model.job import Job, JobSpec
 from windlass.core.model.node import Node
@@ -121,6 +123,18 @@ class SqliteReadTables:
     def forget_audit(self, before: Millis) -> None:
         with self._db:
             self._db.execute("DELETE FROM audit WHERE at < ?", (before,))
+
+    # — the ledger —
+
+    def costs(self, query: CostQuery) -> tuple[CostRow, ...]:
+        return costs.sums(self._db, query)
+
+    def metered(self, tenant: TenantId | None, *, since: Day, limit: int) -> tuple[MeteredRun, ...]:
+        return costs.metered(self._db, tenant, since=since, limit=limit)
+
+    def drop_costs(self, before: Day) -> None:
+        with self._db:
+            costs.drop(self._db, before)
 
     # — helpers —
 

@@ -7,7 +7,7 @@ import apsw
 from msgspec import json
 from msgspec.structs import replace
 
-from windlass.adapters.readmodel import audit, events
+from windlass.adapters.readmodel import audit, costs, events
 from windlass.core.model.ids import JobId
 from windlass.core.model.job import Job, JobState
 from windlass.core.model.narrate import narrate, narrate_node
@@ -63,6 +63,7 @@ class TakenIn:
         self._jobs: dict[JobId, Job] = {}
         self._nodes: dict[str, Node | None] = {}
         self._erasures: list[JobErased] = []
+        self._over: list[RunOver] = []
         self._volumes_gone: list[str] = []
         self.touched: dict[JobId, None] = {}
         self.erased: list[JobView] = []
@@ -100,6 +101,8 @@ class TakenIn:
                 db.executemany(_PUT[table], list(rows.values()))
         if self._volumes_gone:
             db.executemany("DELETE FROM volumes WHERE id = ?", [(key,) for key in self._volumes_gone])
+        for over in self._over:  # before erasures: a job deleted in the same breath is named in the ledger all the same
+            costs.take(db, over)
         for erased in self._erasures:
             self._erase(db, erased)
         if self._nodes:
@@ -156,6 +159,7 @@ class TakenIn:
                 self._put_job(job, json.encode(job), revision)
             case RunOver(run=run):
                 self._put_run(run, json.encode(run))
+                self._over.append(outgoing)
             case JobErased():
                 self._erasures.append(outgoing)
             case Deeds(records=records):

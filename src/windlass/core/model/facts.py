@@ -31,6 +31,9 @@ class RunEnded(Struct, frozen=True, kw_only=True, tag=True):
     message: str = ""
     """For people; for a failure, the end of the log."""
     ran_ms: Millis = Millis(0)
+    cpu_used_ms: int | None = None
+    """Processor time; None: this runtime cannot tell, or the run was too short to be looked at."""
+    memory_peak_bytes: int | None = None
     is_retriable: bool = True
     """False where another attempt must meet the same end: an image name that cannot exist."""
 

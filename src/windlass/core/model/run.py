@@ -69,6 +69,9 @@ class Run(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What a STARTING run is doing: pulling, staging, creating."""
     ran_ms: Millis | None = None
     """Measured by the node's monotonic clock; what metering charges."""
+    cpu_used_ms: int | None = None
+    """Processor time, as the node measured it; None: it could not."""
+    memory_peak_bytes: int | None = None
     charged: int = 0
     """Work its tenant's account was charged when it was placed (see `fairness.ledger`); the end corrects it."""
     charged_weight: int = 1000

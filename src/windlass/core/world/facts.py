@@ -105,6 +105,8 @@ def _ended(world: World, fact: RunEnded, now: Millis) -> None:
         message=fact.message,
         progress="",
         ran_ms=fact.ran_ms,
+        cpu_used_ms=fact.cpu_used_ms,
+        memory_peak_bytes=fact.memory_peak_bytes,
     )
     parts = segments(over)
     job = replace(job, cost=Micros(job.cost + total(parts)))
