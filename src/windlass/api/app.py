@@ -13,6 +13,7 @@ from windlass.api import (
     health,
     jobs,
     logs,
+    money,
     openapi,
     page,
     problems,
@@ -95,6 +96,7 @@ def create_app(
         tenants,
         tokens,
         audit,
+        money,
         health,
     ):
         app.include_router(module.router)

@@ -30,6 +30,8 @@ VERBS: Mapping[str, Verb] = {
     "watch": Verb(at=f"{_HERE}.watch:watch", section=LOOK, help="See changes as they happen."),
     "events": Verb(at=f"{_HERE}.events:events", section=LOOK, help="What happened, as it was recorded."),
     "simulate": Verb(at=f"{_HERE}.simulate:simulate", section=LOOK, help="Replay a trace under other rules."),
+    "cost": Verb(at=f"{_HERE}.money:cost", section=LOOK, help="What runs cost, by day, pool, job or tenant."),
+    "savings": Verb(at=f"{_HERE}.money:savings", section=LOOK, help="Where money could be saved, with evidence."),
     "cp": Verb(at=f"{_HERE}.files:cp", section=FILES, help="Copy files to or from a job."),
     "download": Verb(at=f"{_HERE}.files:download", section=FILES, help="Fetch a job's artifacts."),
     "copy-file": Verb(at=f"{_HERE}.files:copy_file", section=FILES, help="Let the server fetch a URL into a volume."),

@@ -169,6 +169,29 @@ class Client:
         path = f"{VOLUMES}/{segment(job)}/copy-file"
         return cast(CopiedFile, self._post(path, body, headers={"Idempotency-Key": _key()}))
 
+    # money
+
+    def costs(self, **query: str | int | bool | list[str] | None) -> Document:
+        """`by`, `since`, `until`, `tenant`, `all`, `limit`: as the API names them."""
+        return cast(Document, self._get("/api/v1/cost", query))
+
+    def savings(self, **query: str | int | bool | None) -> Document:
+        """`days`, `tenant`, `all`."""
+        return cast(Document, self._get("/api/v1/cost-optimization/reports", query))
+
+    def bursts(self, tenant: str) -> Document:
+        return cast(Document, self._get(f"{_tenant(tenant)}/burst"))
+
+    def open_burst(self, tenant: str) -> Document:
+        """Not repeated by itself: the second of two would be a conflict."""
+        return cast(Document, self._transport.call("POST", f"{_tenant(tenant)}/burst", body=b"").json())
+
+    def end_burst(self, tenant: str) -> Document:
+        return cast(Document, self._transport.call("DELETE", f"{_tenant(tenant)}/burst", may_repeat=False).json())
+
+    def budget(self, tenant: str) -> Document:
+        return cast(Document, self._get(f"{_tenant(tenant)}/budget"))
+
     # volumes, nodes, the server itself
 
     def volumes(self) -> list[Volume]:
@@ -246,6 +269,10 @@ class Client:
 
 def _job(ref: str) -> str:
     return f"{JOBS}/{segment(ref)}"
+
+
+def _tenant(name: str) -> str:
+    return f"/api/v1/tenants/{segment(name)}"
 
 
 def _key() -> str:

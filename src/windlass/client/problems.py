@@ -8,6 +8,7 @@ from msgspec import Struct
 from windlass.core.errors import (
     Conflict,
     Denied,
+    Excess,
     Fault,
     Invalid,
     NotFound,
@@ -31,6 +32,7 @@ class Problem(Struct, frozen=True, kw_only=True):
     detail: str = ""
     hint: str | None = None
     faults: tuple[Fault, ...] = ()
+    limits: tuple[Excess, ...] = ()
     request_id: str = ""
 
 
@@ -73,6 +75,8 @@ def to_error(problem: Problem, *, retry_after: str | None = None) -> WindlassErr
     extra: dict[str, Any] = {}
     if retry_after and retry_after.isdigit() and issubclass(kind, OverLimit | Unavailable):
         extra["retry_after_seconds"] = int(retry_after)
+    if issubclass(kind, OverLimit):
+        extra["limits"] = problem.limits
     error = kind(
         problem.detail or problem.title or f"the server answered HTTP {problem.status}",
         code=problem.code,

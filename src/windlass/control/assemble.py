@@ -14,6 +14,7 @@ from windlass.control.secrets import Secrets
 from windlass.control.specs import Specs
 from windlass.control.tenants import Tenants
 from windlass.control.terminals import Terminals
+from windlass.control.treasury import Treasury
 from windlass.control.webhooks import Webhooks
 from windlass.core.world.world import Policy
 from windlass.ports.blobs import Blobs
@@ -59,6 +60,8 @@ async def assemble(
     committer.listen(webhooks.committed)
     janitor = Janitor(brain, store, read_model, blobs, logs, retention or Retention())
     committer.listen(janitor.committed)
+    treasury = Treasury(brain, read_model)
+    committer.listen(treasury.committed)
     return ControlPlane(
         brain=brain,
         dispatch=dispatch,
@@ -68,6 +71,7 @@ async def assemble(
         audit=AuditTrail(brain),
         janitor=janitor,
         webhooks=webhooks,
+        treasury=treasury,
         logbook=logs,
         artifacts=Artifacts(brain, runtime),
         terminals=Terminals(brain, runtime, ids, secrets),

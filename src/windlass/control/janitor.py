@@ -15,6 +15,7 @@ from windlass.control.brain import Brain
 from windlass.control.readmodel import ReadModel
 from windlass.control.waiting import first_of
 from windlass.core.errors import NotFound, Unavailable
+from windlass.core.model.calendar import day_of
 from windlass.core.model.ids import JobId, Millis
 from windlass.core.model.job import JobSpec
 from windlass.core.world.finish import erase
@@ -36,6 +37,8 @@ class Retention(Struct, frozen=True, kw_only=True):
     history_ms: Millis = Millis(30 * 86_400_000)
     """Finished jobs, their events and logs."""
     audit_ms: Millis = Millis(365 * 86_400_000)
+    costs_ms: Millis = Millis(400 * 86_400_000)
+    """What runs cost: a year can be compared with the one before."""
     sweep_ms: Millis = Millis(600_000)
     """Between two rounds."""
     changes_kept: int = 200_000
@@ -85,6 +88,7 @@ class Janitor:
         await self._forget_tokens()
         await self._read_model.forget_audit(Millis(self._brain.clock.now() - self._retention.audit_ms))
         await self._drop_blobs()
+        await self._read_model.drop_costs(day_of(Millis(self._brain.clock.now() - self._retention.costs_ms)))
         await self._store.compact(max(0, await self._store.revision() - self._retention.changes_kept))
 
     async def _retire_jobs(self) -> None:

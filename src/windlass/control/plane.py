@@ -17,6 +17,7 @@ from windlass.control.readmodel import ReadModel
 from windlass.control.secrets import Secrets
 from windlass.control.tenants import Tenants
 from windlass.control.terminals import Terminals
+from windlass.control.treasury import Treasury
 from windlass.control.webhooks import Webhooks
 from windlass.core.errors import WindlassError
 from windlass.core.model.ids import JobId
@@ -44,6 +45,7 @@ class ControlPlane:
     audit: AuditTrail
     janitor: Janitor
     webhooks: Webhooks
+    treasury: Treasury
     logbook: Logs
     artifacts: Artifacts
     terminals: Terminals
@@ -89,7 +91,8 @@ class ControlPlane:
         lane = tables.queue.lane_of(found)
         if lane is None:
             return ()
-        return tuple(f"{reason} ({count} node{'s' * (count != 1)})" for reason, count in lane.waiting)
+        reasons = (*tables.queue.held(found.tenant), *lane.waiting)
+        return tuple(f"{reason} ({count} node{'s' * (count != 1)})" if count else reason for reason, count in reasons)
 
     async def is_ready(self) -> Readiness:
         parts = {"store": "ok", "runtime": "ok"}

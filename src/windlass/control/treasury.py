@@ -1,29 +1,35 @@
 """Money, as people ask for it: costs with what runs counted until now, budgets, burst sessions, prices, and where to save."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
+import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.control.brain import Brain
 from windlass.control.readmodel import ReadModel
+from windlass.core.admission.budget import job_cost
 from windlass.core.errors import Invalid
 from windlass.core.metering import segments_so_far
 from windlass.core.model.burst import BurstSession
 from windlass.core.model.calendar import Day, Month, day_of, month_of
 from windlass.core.model.costs import CostBy, CostQuery, CostRow
 from windlass.core.model.ids import Millis, TenantId
+from windlass.core.model.job import Job
 from windlass.core.model.money import Micros, Prices
 from windlass.core.model.run import Run
 from windlass.core.model.spending import BudgetMark
 from windlass.core.model.tenant import Budget, Tenant
 from windlass.core.savings import PoolOffer, Saving, find_savings
 from windlass.core.world import bursts
+from windlass.core.world.journal import Entry
 from windlass.core.world.records import PRICES_KEY, Table
 from windlass.core.world.tenants import change_tenant
 from windlass.core.world.world import World
+
+log = structlog.get_logger()
 
 T = TypeVar("T")
 _RUNS_JUDGED_MAX = 20_000
@@ -50,6 +56,15 @@ class Treasury:
         self._brain = brain
         self._read_model = read_model
 
+    def committed(self, entries: Sequence[Entry], revision: int) -> None:
+        """Whoever runs the server reads of a budget in its log, too."""
+        for entry in entries:
+            if isinstance(entry.new, BudgetMark) and entry.new.passed:
+                newest = entry.new.passed[-1]
+                log.warning(
+                    "budget.passed", tenant=entry.new.tenant, thousandths=newest.threshold, spent_micros=newest.spent
+                )
+
     @property
     def _world(self) -> World:
         return self._brain.world
@@ -64,6 +79,10 @@ class Treasury:
             rows[key] = _added(rows[key], row) if key in rows else row
         ordered = sorted(rows.values(), key=lambda row: (row.day or 0, -row.cost, _key(row)))
         return tuple(ordered[: query.limit])
+
+    def cost_of(self, job: Job) -> Micros:
+        """Of a job that is not over, until now."""
+        return job_cost(job, self._world.live_run(job.id), self._brain.clock.now())
 
     async def savings(self, tenant: TenantId | None, *, days: int) -> SavingsReport:
         since = Day(day_of(self._brain.clock.now()) - days + 1)

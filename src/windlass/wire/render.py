@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from windlass.core.model.ids import Millis, run_id
 from windlass.core.model.job import Job, JobKind, JobSpec, JobState
-from windlass.core.model.money import cost
 from windlass.core.model.resources import Resources
 from windlass.core.model.run import Run
 from windlass.core.model.secret import SecretFile, SecretVariable
@@ -235,11 +234,12 @@ def _status(job: Job, runs: Sequence[Run], waiting: Sequence[str], wall: Wall) -
         "artifactPath": volume_name(job.name),
         "conditions": _conditions(job, wall),
     }
+    if job.attempt:
+        status["cost"] = job.cost
     if job.state is JobState.PENDING:
         status["waiting"] = list(waiting)
     if runs:
         status["runs"] = [_run(run, wall) for run in runs]
-        status["cost"] = sum(cost(run.needs, run.ran_ms) for run in runs if run.ran_ms is not None)
         if job.state is JobState.STARTING and runs[-1].progress:
             status["progress"] = runs[-1].progress
     return status

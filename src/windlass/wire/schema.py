@@ -17,6 +17,16 @@ class FaultShape(Shape):
     message: str
 
 
+class LimitShape(Shape):
+    """A limit that is reached."""
+
+    code: str
+    used: int
+    asked: int
+    limit: int
+    unit: str
+
+
 class Problem(BaseModel):
     model_config = ConfigDict(extra="forbid")
     type: str
@@ -26,6 +36,7 @@ class Problem(BaseModel):
     detail: str
     hint: str | None = None
     faults: list[FaultShape]
+    limits: list[LimitShape] = Field(default_factory=list)
     request_id: str
 
 

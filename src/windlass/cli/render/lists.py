@@ -3,11 +3,23 @@
 from collections.abc import Iterable, Sequence
 
 from windlass.cli.render.table import Cell, Row
-from windlass.cli.render.values import STATE_COLOUR, age, detail, memory, name_of, ran, seconds_of, span, state_of, what
+from windlass.cli.render.values import (
+    STATE_COLOUR,
+    age,
+    detail,
+    memory,
+    money,
+    name_of,
+    ran,
+    seconds_of,
+    span,
+    state_of,
+    what,
+)
 from windlass.client.documents import Document, Login, Manifest, Node, Secret, Volume
 
 JOBS = ("NAME", "STATE", "AGE", "RAN", "WHAT", "DETAIL")
-JOBS_WIDE = ("NAME", "STATE", "AGE", "RAN", "ATTEMPT", "NODE", "CPU", "MEMORY", "GPU", "UID", "WHAT", "DETAIL")
+JOBS_WIDE = ("NAME", "STATE", "AGE", "RAN", "ATTEMPT", "NODE", "CPU", "MEMORY", "GPU", "COST", "UID", "WHAT", "DETAIL")
 EPHEMERAL = ("NAME", "PHASE", "MODEL", "GPU", "AGE", "RAN", "DETAIL")
 EPHEMERAL_WIDE = ("NAME", "PHASE", "MODEL", "GPU", "AGE", "RAN", "NODE", "POD", "ARTIFACTS", "IMAGE", "DETAIL")
 NODES = ("NAME", "STATE", "POOL", "RUNTIME", "RUNS", "CPU FREE", "MEMORY FREE", "GPU FREE")
@@ -114,6 +126,7 @@ def _wide_part(job: Manifest) -> Sequence[str]:
         str(needs.get("cpu", "-")),
         memory(needs.get("memory", "-")),
         str(needs.get("gpu", 0)),
+        money(job["status"].get("cost")),
         job["metadata"].get("uid", "-"),
     )
 

@@ -55,6 +55,10 @@ def narrate(old: Job | None, new: Job, *, revision: int) -> Iterator[Event]:
         yield event("Released", new.since)
     if new.is_cancelled and (old is None or not old.is_cancelled):
         yield event("CancelAsked", new.since)
+    if new.is_cost_warned and (old is None or not old.is_cost_warned):
+        yield event(
+            "CostWarning", new.since, message=f"nine tenths of the {new.cost_max} micro-units it may cost are used"
+        )
     if old is not None and old.state is new.state and old.attempt == new.attempt:
         return
     started = new.started_at

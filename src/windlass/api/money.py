@@ -1,0 +1,141 @@
+"""Money: what things cost, burst sessions, budgets, prices, and where to save. A tenant sees its own; admins see all."""
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from windlass.api.answers import answer
+from windlass.api.auth import Identity
+from windlass.api.bodies import read_model
+from windlass.api.context import Admin, Context, Here, Reader, Writer
+from windlass.api.openapi import REFUSALS, json_body
+from windlass.core.errors import Fault, Invalid, NotFound
+from windlass.core.model.burst import BurstSession
+from windlass.core.model.calendar import Day, day_of, read_day
+from windlass.core.model.costs import CostBy, CostQuery
+from windlass.core.model.ids import TenantId
+from windlass.wire import money
+
+router = APIRouter(prefix="/api/v1", tags=["money"], responses=REFUSALS)
+
+_DAYS_SHOWN = 30
+DATE = "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+By = Literal["tenant", "pool", "day", "job"]
+TenantName = Annotated[str, Path(min_length=1, max_length=63)]
+
+
+class CostParameters(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    by: list[By] = Field(default_factory=list[By], max_length=4, description="Nothing: the sum of all.")
+    since: str | None = Field(default=None, pattern=DATE, description="First UTC day; 30 days back when absent.")
+    until: str | None = Field(default=None, pattern=DATE, description="Last UTC day; today when absent.")
+    tenant: str | None = Field(default=None, max_length=63, description="One tenant's; admins only see others'.")
+    all: bool = Field(default=False, description="All tenants'; admins only.")
+    limit: int = Field(default=1000, ge=1, le=10_000)
+
+
+class SavingsParameters(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    days: int = Field(default=_DAYS_SHOWN, ge=1, le=366)
+    tenant: str | None = Field(default=None, max_length=63, description="One tenant's; admins only see others'.")
+    all: bool = Field(default=False, description="All tenants'; admins only.")
+
+
+@router.get("/cost", response_model=money.CostAnswer)
+async def list_costs(here: Here, caller: Reader, query: Annotated[CostParameters, Query()]) -> Response:
+    """Sums over runs by what is asked for; what runs is counted until now."""
+    today = day_of(here.plane.clock.now())
+    until = _day(query.until, "until", today)
+    asked = CostQuery(
+        tenant=_whose(here, caller, query.tenant, wants_all=query.all),
+        by=tuple(CostBy(by) for by in dict.fromkeys(query.by)),
+        since=_day(query.since, "since", Day(until - _DAYS_SHOWN + 1)),
+        until=until,
+        limit=query.limit,
+    )
+    return answer(money.cost_document(asked, await here.plane.treasury.costs(asked)))
+
+
+@router.get("/cost-optimization/reports", response_model=money.SavingsAnswer)
+async def report_savings(here: Here, caller: Reader, query: Annotated[SavingsParameters, Query()]) -> Response:
+    """From what really ran: idle, over-asked, cheaper elsewhere, each with what it rests on."""
+    whose = _whose(here, caller, query.tenant, wants_all=query.all)
+    report = await here.plane.treasury.savings(whose, days=query.days)
+    return answer(money.savings_document(report.since, report.runs, report.measured, report.savings))
+
+
+@router.get("/tenants/{tenant}/burst", response_model=money.BurstList)
+async def list_bursts(here: Here, caller: Reader, tenant: TenantName) -> Response:
+    """Newest first, with their real end and cost."""
+    sessions = here.plane.treasury.bursts(_own(caller, tenant))
+    return answer({"tenant": tenant, "items": [_burst(here, session) for session in sessions]})
+
+
+@router.post("/tenants/{tenant}/burst", status_code=201, response_model=money.BurstItem)
+async def open_burst(here: Here, caller: Writer, tenant: TenantName) -> Response:
+    """Beyond the quota for a while, at a price; 429 in the cooldown, and when today's are used."""
+    session, revision = await here.plane.treasury.open_burst(_own(caller, tenant))
+    return answer(_burst(here, session), status=201, revision=revision)
+
+
+@router.delete("/tenants/{tenant}/burst", response_model=money.BurstItem)
+async def end_burst(here: Here, caller: Writer, tenant: TenantName) -> Response:
+    """Before its time. What runs goes on, at the plain price."""
+    session, revision = await here.plane.treasury.end_burst(_own(caller, tenant))
+    return answer(_burst(here, session), revision=revision)
+
+
+@router.get("/tenants/{tenant}/budget", response_model=money.BudgetAnswer)
+async def get_budget(here: Here, caller: Reader, tenant: TenantName) -> Response:
+    """This month's: what is spent until now, and the thresholds that were passed."""
+    view = here.plane.treasury.budget(_own(caller, tenant))
+    document = money.budget_document(
+        view.tenant, view.budget, month=view.month, spent=view.spent, mark=view.mark, wall=here.plane.clock.wall
+    )
+    return answer(document)
+
+
+@router.get("/prices", response_model=money.PricesDocument)
+async def get_prices(here: Here, caller: Reader) -> Response:
+    return answer(money.prices_document(here.plane.treasury.prices()))
+
+
+@router.put("/prices", response_model=money.PricesDocument, openapi_extra=json_body(money.PricesDocument))
+async def set_prices(request: Request, here: Here, caller: Admin) -> Response:
+    """All of them at once: what is left out is at its list price. For what is placed from now on."""
+    asked = await read_model(request, money.PricesDocument, bytes_max=here.limits.manifest_bytes_max)
+    prices = money.read_prices(asked)
+    revision = await here.plane.treasury.set_prices(prices)
+    return answer(money.prices_document(prices), revision=revision)
+
+
+def _own(caller: Identity, tenant: str) -> TenantId:
+    """Another tenant's looks like one that is not there."""
+    if tenant != caller.tenant and not caller.is_admin:
+        raise NotFound(f"no tenant {tenant!r}")
+    return TenantId(tenant)
+
+
+def _whose(here: Context, caller: Identity, tenant: str | None, *, wants_all: bool) -> TenantId | None:
+    """None: everybody's."""
+    if wants_all:
+        caller.must_govern()
+        return None
+    whose = _own(caller, tenant if tenant is not None else caller.tenant)
+    here.plane.brain.world.tenant(whose)
+    return whose
+
+
+def _burst(here: Context, session: BurstSession) -> dict[str, object]:
+    return money.burst_document(session, now=here.plane.clock.now(), wall=here.plane.clock.wall)
+
+
+def _day(text: str | None, field: str, default: Day) -> Day:
+    try:
+        return read_day(text) if text is not None else default
+    except ValueError:
+        raise Invalid("not a day", faults=[Fault(field, "expected a date such as 2026-11-15")]) from None

@@ -1,0 +1,104 @@
+"""`windlass cost` and `savings`: where the money went, and where it could stay."""
+
+from typing import Any
+
+import click
+
+from windlass.cli.command import Command, client_of
+from windlass.cli.output import note, output_option, say, show_json, show_table, show_yaml
+from windlass.cli.render import money
+from windlass.cli.render.values import money as amount
+
+BY = ("day", "tenant", "pool", "job")
+
+
+@click.command(cls=Command)
+@click.option("--by", multiple=True, type=click.Choice(BY), help="One line for each; may be repeated. [default: day]")
+@click.option("--since", metavar="DATE", help="First day (UTC), such as 2026-11-01.  [default: 30 days back]")
+@click.option("--until", metavar="DATE", help="Last day (UTC).  [default: today]")
+@click.option("--tenant", metavar="NAME", help="Another tenant's; for admins.")
+@click.option("--all", "wants_all", is_flag=True, help="Every tenant's; for admins.")
+@output_option("table", "json", "yaml")
+@click.pass_context
+def cost(
+    ctx: click.Context,
+    by: tuple[str, ...],
+    since: str | None,
+    until: str | None,
+    tenant: str | None,
+    wants_all: bool,
+    form: str,
+) -> None:
+    """What runs cost, with what runs now counted until now.
+
+    \b
+      windlass cost
+      windlass cost --by pool --by day --since 2026-11-01
+      windlass cost --by tenant --all
+    """
+    found = client_of(ctx).costs(by=list(by) or ["day"], since=since, until=until, tenant=tenant, all=wants_all)
+    if _shown(found, form):
+        return
+    if not found["items"]:
+        note(f"nothing was charged from {found['since']} to {found['until']}")
+        return
+    show_table(money.cost_headings(found["by"]), money.cost_rows(found))
+    say(f"total {amount(found['total'])}, {found['since']} to {found['until']}")
+
+
+@click.command(cls=Command)
+@click.option("--days", type=click.IntRange(1, 366), default=30, show_default=True, help="How far back to look.")
+@click.option("--tenant", metavar="NAME", help="Another tenant's; for admins.")
+@click.option("--all", "wants_all", is_flag=True, help="Every tenant's; for admins.")
+@output_option("table", "json", "yaml")
+@click.pass_context
+def savings(ctx: click.Context, days: int, tenant: str | None, wants_all: bool, form: str) -> None:
+    """Idle runs, needs that were never used, cheaper pools: from what really ran, with the evidence."""
+    found = client_of(ctx).savings(days=days, tenant=tenant, all=wants_all)
+    if _shown(found, form):
+        return
+    if found["items"]:
+        show_table(money.SAVINGS, money.savings_rows(found))
+    note(f"{found['runs']} runs since {found['since']}, {found['measured']} of them measured by their nodes")
+
+
+@click.command(cls=Command)
+@click.argument("tenant")
+@click.option("--open", "wants_open", is_flag=True, help="Open a session now.")
+@click.option("--end", "wants_end", is_flag=True, help="End the open one before its time.")
+@output_option("table", "json", "yaml")
+@click.pass_context
+def burst(ctx: click.Context, tenant: str, wants_open: bool, wants_end: bool, form: str) -> None:
+    """Burst sessions of a tenant: beyond its quota for a while, at a price."""
+    if wants_open and wants_end:
+        raise click.UsageError("--open or --end, not both")
+    client = client_of(ctx)
+    if wants_open:
+        client.open_burst(tenant)
+    elif wants_end:
+        client.end_burst(tenant)
+    found = client.bursts(tenant)
+    if _shown(found, form):
+        return
+    if found["items"]:
+        show_table(money.BURSTS, money.burst_rows(found["items"]))
+    else:
+        note(f"tenant {tenant} has had no burst session lately")
+
+
+@click.command(cls=Command)
+@click.argument("tenant")
+@output_option("table", "json", "yaml")
+@click.pass_context
+def budget(ctx: click.Context, tenant: str, form: str) -> None:
+    """What a tenant has spent of this month's budget, and which thresholds it has passed."""
+    found = client_of(ctx).budget(tenant)
+    if not _shown(found, form):
+        for line in money.budget_lines(found):
+            say(line)
+
+
+def _shown(document: Any, form: str) -> bool:
+    if form != "table":
+        (show_json if form == "json" else show_yaml)(document)
+    return form != "table"

@@ -1,0 +1,94 @@
+"""Money as people read it: tables with bars, so that the largest is seen before it is read."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from windlass.cli.render.table import Cell, Row
+from windlass.cli.render.values import bytes_of, clock_time, span
+from windlass.cli.render.values import money as amount
+from windlass.client.documents import Document
+
+BURSTS = ("OPENED", "ENDS", "STATE", "BY", "RUNS", "COST")
+SAVINGS = ("SAVES", "KIND", "TENANT", "POOL", "ASKED", "ADVISED", "EVIDENCE")
+_BAR = 24
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+def cost_headings(by: Sequence[str]) -> tuple[str, ...]:
+    return (*(one.upper() for one in by), "COST", "BURST", "LIVE", "RUNS", "RAN", "")
+
+
+def cost_rows(found: Document) -> list[Row]:
+    most = max((item["cost"] for item in found["items"]), default=0)
+    return [_cost_row(item, found["by"], most) for item in found["items"]]
+
+
+def burst_rows(items: Iterable[Any]) -> list[Row]:
+    return [
+        (
+            clock_time(item["openedAt"]),
+            clock_time(item["endsAt"]),
+            Cell(item["state"], "green" if item["state"] == "open" else "bright_black", is_pill=True),
+            item["openedBy"],
+            str(item["runs"]),
+            amount(item["cost"]),
+        )
+        for item in items
+    ]
+
+
+def budget_lines(found: Document) -> list[str]:
+    if found["perMonth"] is None:
+        return [f"tenant {found['tenant']} has no budget; spent in {found['month']}: {amount(found['spent'])}"]
+    share = found["spent"] / found["perMonth"]
+    hard = "; at the end of it, runs are stopped" if found["hardStop"] else ""
+    first = f"{found['month']}  {amount(found['spent'])} of {amount(found['perMonth'])} ({share:.0%}){hard}"
+    bar_line = f"{'':7}  {bar(found['spent'], found['perMonth'])}"
+    passed = [f"{'':7}  {one['percent']:g} % passed at {clock_time(one['at'])}" for one in found["passed"]]
+    return [first, bar_line, *passed]
+
+
+def savings_rows(found: Document) -> list[Row]:
+    return [
+        (
+            amount(item["saves"]),
+            item["kind"],
+            item["tenant"],
+            item["pool"],
+            _needs(item["asked"]),
+            item["advisedPool"] or (_needs(item["advised"]) if item["advised"] else "end it, or ask for less"),
+            _evidence(item["evidence"]),
+        )
+        for item in found["items"]
+    ]
+
+
+def bar(value: int, most: int, *, width: int = _BAR) -> str:
+    eighths = min(width * 8, value * width * 8 // most) if most > 0 else 0
+    full, part = divmod(eighths, 8)
+    return "█" * full + (_EIGHTHS[part] if part else "")
+
+
+def _cost_row(item: Document, by: Sequence[str], most: int) -> Row:
+    return (
+        *(str(item.get(one) or "-") for one in by),
+        amount(item["cost"]),
+        amount(item["burstCost"]) if item["burstCost"] else "-",
+        amount(item["liveCost"]) if item["liveCost"] else "-",
+        str(item["runs"]),
+        span(item["seconds"]),
+        Cell(bar(item["cost"], most), "blue"),
+    )
+
+
+def _needs(resources: Document) -> str:
+    gpu = f", {resources['gpu']} gpu" if resources["gpu"] else ""
+    return f"{resources['cpu']} cpu, {resources['memory']}{gpu}"
+
+
+def _evidence(seen: Document) -> str:
+    jobs = ", ".join(seen["jobs"])
+    if not seen["measured"]:
+        return f"{seen['runs']} runs, {span(seen['seconds'])}, none measured: {jobs}"
+    used = f"at most {seen['cpuMost']:g} cores and {bytes_of(seen['memoryPeak'])}"
+    return f"{seen['measured']} of {seen['runs']} runs measured, {span(seen['seconds'])}, {used}: {jobs}"
