@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from windlass.core.errors import Invalid
 from windlass.core.model.ids import JobId, Millis, NodeId, RunId, TenantId
 from windlass.core.model.job import Job, JobKind, JobState, OnLostNode
+from windlass.core.model.money import Micros
 from windlass.core.model.resources import Resources
 from windlass.core.model.run import Run, RunState, Token
 from windlass.core.model.shape import Shape
@@ -219,7 +220,15 @@ def a_job(**fields: Any) -> Job:
 @pytest.mark.parametrize("kind", list(JobKind))
 def test_a_job_in_every_state_is_rendered_as_documented(state: JobState, kind: JobKind) -> None:
     spec = read(document(kind=kind.value)).spec
-    job = a_job(state=state, kind=kind, attempt=1, started_at=Millis(2000), finished_at=Millis(3500), exit_code=3)
+    job = a_job(
+        state=state,
+        kind=kind,
+        attempt=1,
+        started_at=Millis(2000),
+        finished_at=Millis(3500),
+        exit_code=3,
+        cost=Micros(7),
+    )
     run = Run(
         id=RunId("0190-1"), job=job.id, tenant=job.tenant, node=NodeId("n1"), attempt=1, token=Token(1, 1), needs=spec.needs,
         since=Millis(1), assigned_at=Millis(1), state=RunState.EXITED, progress="pulling", ran_ms=Millis(3_600_000),
@@ -230,7 +239,7 @@ def test_a_job_in_every_state_is_rendered_as_documented(state: JobState, kind: J
     assert shown["status"]["finishedAt"] == "1970-01-01T00:00:03.500Z"
     assert ("waiting" in shown["status"]) == (state is JobState.PENDING)
     assert ("progress" in shown["status"]) == (state is JobState.STARTING)
-    assert shown["status"]["cost"] > 0
+    assert shown["status"]["cost"] == 7
 
 
 def test_what_a_job_was_asked_for_can_be_told_from_it() -> None:

@@ -68,31 +68,31 @@ async def report_savings(here: Here, caller: Reader, query: Annotated[SavingsPar
     return answer(money.savings_document(report.since, report.runs, report.measured, report.savings))
 
 
-@router.get("/tenants/{tenant}/burst", response_model=money.BurstList)
-async def list_bursts(here: Here, caller: Reader, tenant: TenantName) -> Response:
+@router.get("/tenants/{name}/burst", response_model=money.BurstList)
+async def list_bursts(here: Here, caller: Reader, name: TenantName) -> Response:
     """Newest first, with their real end and cost."""
-    sessions = here.plane.treasury.bursts(_own(caller, tenant))
-    return answer({"tenant": tenant, "items": [_burst(here, session) for session in sessions]})
+    sessions = here.plane.treasury.bursts(_own(caller, name))
+    return answer({"tenant": name, "items": [_burst(here, session) for session in sessions]})
 
 
-@router.post("/tenants/{tenant}/burst", status_code=201, response_model=money.BurstItem)
-async def open_burst(here: Here, caller: Writer, tenant: TenantName) -> Response:
+@router.post("/tenants/{name}/burst", status_code=201, response_model=money.BurstItem)
+async def open_burst(here: Here, caller: Writer, name: TenantName) -> Response:
     """Beyond the quota for a while, at a price; 429 in the cooldown, and when today's are used."""
-    session, revision = await here.plane.treasury.open_burst(_own(caller, tenant))
+    session, revision = await here.plane.treasury.open_burst(_own(caller, name))
     return answer(_burst(here, session), status=201, revision=revision)
 
 
-@router.delete("/tenants/{tenant}/burst", response_model=money.BurstItem)
-async def end_burst(here: Here, caller: Writer, tenant: TenantName) -> Response:
+@router.delete("/tenants/{name}/burst", response_model=money.BurstItem)
+async def end_burst(here: Here, caller: Writer, name: TenantName) -> Response:
     """Before its time. What runs goes on, at the plain price."""
-    session, revision = await here.plane.treasury.end_burst(_own(caller, tenant))
+    session, revision = await here.plane.treasury.end_burst(_own(caller, name))
     return answer(_burst(here, session), revision=revision)
 
 
-@router.get("/tenants/{tenant}/budget", response_model=money.BudgetAnswer)
-async def get_budget(here: Here, caller: Reader, tenant: TenantName) -> Response:
+@router.get("/tenants/{name}/budget", response_model=money.BudgetAnswer)
+async def get_budget(here: Here, caller: Reader, name: TenantName) -> Response:
     """This month's: what is spent until now, and the thresholds that were passed."""
-    view = here.plane.treasury.budget(_own(caller, tenant))
+    view = here.plane.treasury.budget(_own(caller, name))
     document = money.budget_document(
         view.tenant, view.budget, month=view.month, spent=view.spent, mark=view.mark, wall=here.plane.clock.wall
     )
