@@ -1,7 +1,7 @@
 """The real application over a whole home in memory, and ways to speak to it."""
 
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from windlass.adapters.keys.directory import KeyDirectory
 from windlass.api.app import create_app
 from windlass.api.auth import Authenticator
 from windlass.api.context import ApiLimits
+from windlass.api.issuers import Issuer
 from windlass.api.rates import Rates
 from windlass.core.model.ids import TenantId
 from windlass.ports.fetcher import Fetcher
@@ -97,6 +98,7 @@ async def api_home(
     hosts: tuple[str, ...] = (),
     rates: Rates | None = None,
     has_open_metrics: bool = True,
+    issuers: Sequence[Issuer] = (),
     headers: Mapping[str, str] | None = None,
 ) -> AsyncIterator[ApiHome]:
     with TemporaryDirectory(prefix="windlass-keys-") as directory:
@@ -104,7 +106,7 @@ async def api_home(
         async with memory_home(tenants=(TenantId("local"), TenantId("other"))) as home:
             app = create_app(
                 home.plane,
-                Authenticator(keys.public_keys()),
+                Authenticator(keys.public_keys(), issuers=issuers),
                 fetcher=fetcher or NoFetcher(),
                 signer=keys,
                 rates=rates,

@@ -1,5 +1,6 @@
 """The audit, for admins: by pages, or as a stream of JSON lines."""
 
+import re
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
@@ -8,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from fastapi import APIRouter, Query, Request
 from msgspec.structs import replace
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -32,7 +33,19 @@ _EXPORT: Final[dict[int | str, dict[str, Any]]] = {
     200: {"description": "A record a line, oldest first.", "content": {LINES: {"schema": {"type": "string"}}}}
 }
 
+_MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+
+
+def _read_moment(value: object) -> datetime:
+    if not isinstance(value, str) or not _MOMENT.fullmatch(value):
+        raise ValueError("expected a moment such as 2026-01-31T12:00:00Z")
+    return datetime.fromisoformat(value.upper().replace(" ", "T"))
+
+
 Text = Annotated[str, Field(max_length=_TEXT_MAX)]
+Moment = Annotated[
+    datetime, BeforeValidator(_read_moment), WithJsonSchema({"type": "string", "format": "date-time", "maxLength": 40})
+]
 
 
 class Filters(BaseModel):
@@ -47,8 +60,8 @@ class Filters(BaseModel):
     request: Text = ""
     token: Text = ""
     outcome: Literal["done", "refused"] | None = None
-    since: AwareDatetime | None = Field(default=None, description="RFC 3339, with its offset.")
-    until: AwareDatetime | None = None
+    since: Moment | None = Field(default=None, description="RFC 3339, with its offset.")
+    until: Moment | None = None
 
 
 class AuditListQuery(Filters):
