@@ -180,29 +180,26 @@ def test_a_damaged_key_is_named_as_such(tmp_path: Path, text: str) -> None:
         KeyDirectory(tmp_path).public_keys()
 
 
-ROUTES = [
-    ("POST", "/api/v1/jobs"), ("POST", "/api/v1/jobs/bulk"), ("PUT", "/api/v1/jobs/x"), ("GET", "/api/v1/jobs"),
-    ("GET", "/api/v1/jobs/x"), ("POST", "/api/v1/jobs/x/cancel"), ("POST", "/api/v1/jobs/x/release"), ("DELETE", "/api/v1/jobs/x"),
-    ("GET", "/api/v1/jobs/x/logs"), ("GET", "/api/v1/jobs/x/events"), ("GET", "/api/v1/events"),
-    ("PUT", "/api/v1/jobs/x/artifacts"),
-    ("GET", "/api/v1/jobs/x/artifacts"), ("POST", "/api/v1/volumes/x/copy-file"), ("GET", "/api/v1/volumes"),
-    ("DELETE", "/api/v1/volumes/x"), ("POST", "/api/v1/volumes/cleanup"), ("GET", "/api/v1/nodes"), ("GET", "/api/v1/version"),
-    ("GET", "/api/v1/whoami"), ("GET", "/api/v1/metrics/prometheus"),
-    ("GET", "/api/v1/secrets"), ("PUT", "/api/v1/secrets/x"), ("DELETE", "/api/v1/secrets/x"),
-    ("GET", "/api/v1/registries"), ("PUT", "/api/v1/registries/x"),
-    ("DELETE", "/api/v1/registries/x"),
-    ("GET", "/api/v1/tenants"), ("GET", "/api/v1/tenants/x"),
-]  # fmt: skip
-ADMINS = [
+GOVERNING = [
     ("POST", "/api/v1/tenants"), ("PUT", "/api/v1/tenants/x"), ("PATCH", "/api/v1/tenants/x"), ("DELETE", "/api/v1/tenants/x"),
     ("GET", "/api/v1/tenants/x/tokens"), ("POST", "/api/v1/tenants/x/tokens"), ("DELETE", "/api/v1/tenants/x/tokens/x"),
     ("POST", "/api/v1/secrets/rotate-key"), ("GET", "/api/v1/audit"), ("GET", "/api/v1/audit/export"),
 ]  # fmt: skip
 
 
+def doors(api: ApiHome, ref: str = "x") -> list[tuple[str, str]]:
+    """Every route there is, so that none can be forgotten here."""
+    return [
+        (method.upper(), re.sub(r"{\w+}", ref, path))
+        for path, item in api.app.openapi()["paths"].items()
+        for method in item
+        if path.startswith("/api/v1")
+    ]
+
+
 @pytest.mark.anyio
 async def test_no_door_opens_without_a_token(api: ApiHome) -> None:
-    for method, path in ROUTES + ADMINS:
+    for method, path in doors(api):
         answer = await api.client.request(method, path, headers={"Authorization": ""})
         assert answer.status_code == 401, path
         assert answer.headers["www-authenticate"] == "Bearer"
@@ -210,20 +207,9 @@ async def test_no_door_opens_without_a_token(api: ApiHome) -> None:
 
 
 @pytest.mark.anyio
-async def test_every_door_is_in_this_list(api: ApiHome) -> None:
-    described = {
-        (method.upper(), re.sub(r"{\w+}", "x", path))
-        for path, item in api.app.openapi()["paths"].items()
-        for method in item
-        if path.startswith("/api/v1")
-    }
-    assert described == set(ROUTES + ADMINS)
-
-
-@pytest.mark.anyio
 async def test_a_member_is_no_admin(api: ApiHome) -> None:
     before = await api.trace()
-    for method, path in [*ADMINS, ("GET", "/api/v1/metrics/prometheus")]:
+    for method, path in [*GOVERNING, ("GET", "/api/v1/metrics/prometheus")]:
         answer = await api.client.request(method, path.replace("/x", "/local"))
         assert (answer.status_code, answer.json()["code"]) == (403, "not-admin"), path
     assert await api.trace() == before
@@ -235,11 +221,12 @@ async def test_a_viewer_looks_and_changes_nothing(api: ApiHome) -> None:
     viewer = api.bearer(roles=("viewer",))
     before = await api.trace()
     assert (await api.client.get("/api/v1/jobs/shown", headers=viewer)).status_code == 200
-    for method, path in ROUTES:
+    for method, path in doors(api, "shown"):
         if method == "GET":
             continue
-        answer = await api.client.request(method, path.replace("/x", "/shown"), headers=viewer)
-        assert (answer.status_code, answer.json()["code"]) == (403, "read-only"), path
+        answer = await api.client.request(method, path, headers=viewer)
+        assert answer.status_code == 403, path
+        assert answer.json()["code"] in ("read-only", "not-admin"), path
     assert await api.trace() == before
 
 
