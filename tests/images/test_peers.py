@@ -14,6 +14,7 @@ from tests.images import making
 from tests.images.conftest import log_text
 from tests.images.lab import Lab
 from tests.images.test_sync import content, in_prefix, pull
+from tests.parts.ports import free_port
 from windlass.images.report import Outcome
 
 pytestmark = pytest.mark.anyio
@@ -266,6 +267,12 @@ def test_copy_moves_one_image_and_prints_the_bytes(lab: Lab, tmp_path: Path) -> 
     shown = _copy(name, "-c", config).stdout
     assert re.search(rf"^{re.escape(three.name)} .* \d{{3}}\.\d KiB$", shown, re.MULTILINE), shown
     assert "1 image came from other nodes" in shown
+    away = f"root@127.0.0.1:{free_port()}"
+    some = (name, "-c", config, *("-n", one.name, "-n", two.name, "-n", away))
+    asked = _copy(*some, "--to", two.name)
+    assert (asked.returncode, asked.stdout.splitlines()[-1]) == (0, "1 image equal on 1 node")
+    assert away not in asked.stdout, "nobody asked for it"
+    assert _copy(*some).returncode == 3
     assert _copy("nobody/has:this", "-c", config).returncode == 1
     assert _copy("--", "a;touch canary", "-c", config).returncode in (1, 2)
 

@@ -1,6 +1,6 @@
 """`copy`: one image from the nodes that have it to those that lack it, without a registry."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import anyio
 from msgspec import Struct
@@ -40,7 +40,10 @@ async def copy_image(
     )
     async with open_crew(config) as crew:
         _check_names(crew, order)
-        inventories, faults = await take_inventories(crew)
+        inventories, unlisted = await take_inventories(crew)
+        if order.source in unlisted:
+            raise unlisted[order.source]
+        faults = _concerned({**crew.faults, **unlisted}, order)
         before = compare(tuple(inventories.values()), (str(order.name),), source=order.source)
         wants = _wants(before, order)
         rows = {row.name: row for row in before.rows}
@@ -50,17 +53,17 @@ async def copy_image(
             await copy_from_peers(crew.nodes, inventories, wants, rows, tools, results, is_settled=settled)
         finally:
             # Also when it is broken off: what has arrived has its line.
-            log_results(logs, results, {**crew.faults, **faults}, {})
-        seen, _ = await take_inventories(crew)
+            log_results(logs, results, faults, {})
+        seen, unlisted = await take_inventories(crew)
+        faults |= _concerned(unlisted, order)
         after = compare(tuple(seen.values()), (str(order.name),), source=order.source)
-    asked = _restricted(after, order)
     return Report(
-        nodes={name: node.runtime.kind for name, node in crew.nodes.items() if name not in faults},
-        order=crew.order,
-        faults={**crew.faults, **faults},
+        nodes={name: crew.nodes[name].runtime.kind for name in seen if name not in faults},
+        order=tuple(name for name in crew.order if name in faults or name in seen),
+        faults={name: faults[name] for name in crew.order if name in faults},
         refused={},
         before=before,
-        after=asked,
+        after=_restricted(after, order),
         wants=wants,
         results=tuple(results),
         seconds=anyio.current_time() - started,
@@ -91,9 +94,15 @@ def _wants(before: Comparison, order: CopyOrder) -> tuple[Want, ...]:
     )
 
 
+def _concerned(faults: Mapping[str, ImageSyncError], order: CopyOrder) -> dict[str, ImageSyncError]:
+    """With targets named, a node that is neither sender nor receiver may be away."""
+    parties = {order.source, *order.targets}
+    return {name: fault for name, fault in faults.items() if not order.targets or name in parties}
+
+
 def _restricted(after: Comparison, order: CopyOrder) -> Comparison:
     """Only the image and the nodes that were asked for decide whether all is well."""
-    nodes = order.targets or after.nodes
+    nodes = tuple(node for node in after.nodes if not order.targets or node in order.targets)
     rows = tuple(row for row in after.rows if row.name == order.name)
     return Comparison(
         nodes=nodes,

@@ -173,7 +173,7 @@ def _verdict(comparison: Comparison, order: Sequence[str], faults: Container[str
     """What is known, and of whom nothing is: equal among those that answered is not equal."""
     images = len(comparison.rows)
     silent = [node for node in order if node in faults]
-    answered = len(order) - len(silent)
+    answered = len(comparison.nodes)
     uneven = sum(not row.is_even for row in comparison.rows)
     if silent and not answered:
         return "no node could take part"
