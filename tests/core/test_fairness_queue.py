@@ -32,14 +32,13 @@ class SearchedList(RuleBasedStateMachine):
             id=a_job_id(), tenant=tenant, name="", seq=self.seq, shape=shape, priority=priority, created_at=at, since=at
         )
         self.queue.add(job)
-        self.queue.add(job)
         self.jobs.append(job)
 
     @precondition(lambda self: self.jobs)
     @rule(data=st.data())
     def discard(self, data: st.DataObject) -> None:
         job = self.jobs.pop(data.draw(st.integers(0, len(self.jobs) - 1)))
-        self.queue.discard(job)
+        assert job in self.queue
         self.queue.discard(job)
         assert job not in self.queue
 

@@ -61,9 +61,9 @@ def test_a_higher_priority_goes_first() -> None:
     assert [run.job for run in place(world, now=NOW)] == [urgent.id]
 
 
-def test_a_small_job_passes_a_big_one_that_does_not_fit() -> None:
-    world = a_world(a_node(cpu=2000))
-    accept(world)
+def test_a_small_job_passes_a_big_one_that_does_not_fit_where_it_cannot_delay_it() -> None:
+    world = a_world(a_node(cpu=2000), a_node("n2", cpu=1000))
+    accept(world, a_submission(cpu=1500))
     big = accept(world, a_submission(cpu=2000))
     small = accept(world)
     assert small.id in [run.job for run in place(world, now=NOW)]

@@ -50,6 +50,7 @@ def serve(
     running: list[Running] = []
     begun: list[tuple[int, int]] = []
     virtual_now = 0
+    promise: tuple[int, int] | None = None
     coming = sorted(range(len(wishes)), key=lambda at: (wishes[at].at, at))
     while coming or running:
         now = min([wishes[coming[0]].at] if coming else [], default=None)
@@ -63,15 +64,49 @@ def serve(
         while coming and wishes[coming[0]].at == now:
             waiting.append(coming.pop(0))
         blocked: set[tuple[int, int]] = set()
-        while candidates := [w for w in waiting if (wishes[w].cores, wishes[w].gib) not in blocked]:
-            chosen = min(
-                candidates, key=lambda w: (tenants[wishes[w].tenant].finish if is_fair else 0, -wishes[w].priority, w)
-            )
+        yielding: set[tuple[int, int]] = set()
+
+        def turn(w: int) -> tuple[int, int, int]:
+            return (tenants[wishes[w].tenant].finish if is_fair else 0, -wishes[w].priority, w)
+
+        def first_of(shapes: set[tuple[int, int]]) -> int | None:
+            return min((w for w in waiting if (wishes[w].cores, wishes[w].gib) in shapes), key=turn, default=None)
+
+        while True:
+            candidates = [w for w in waiting if (wishes[w].cores, wishes[w].gib) not in blocked | yielding]
+            first = first_of(blocked | yielding)
+            if not candidates:
+                if not yielding or first is None or (promise is not None and promise[0] == first):
+                    break
+                shape = (wishes[first].cores, wishes[first].gib)
+                if shape in yielding:
+                    yielding.discard(shape)
+                else:
+                    promise, yielding = None, set()
+                continue
+            chosen = min(candidates, key=turn)
             wish = wishes[chosen]
             node = _fullest(free, wish)
             if node is None:
                 blocked.add((wish.cores, wish.gib))
                 continue
+            if first is not None and turn(first) < turn(chosen):
+                shape = (wishes[first].cores, wishes[first].gib)
+                if shape in yielding:
+                    yielding.discard(shape)
+                    continue
+                if promise is not None and promise[0] != first:
+                    promise, yielding = None, set()
+                    continue
+                offers = [_opening(wishes, first, at, free[at], running, now) for at in range(len(nodes))]
+                if promise is None:
+                    promise = (first, min(offers)[-1])
+                _, _, spare_cores, spare_gib, _ = offers[promise[1]]
+                if node == promise[1] and (wish.cores > -spare_cores or wish.gib > -spare_gib):
+                    node = _fullest(free, wish, besides=promise[1])
+                    if node is None:
+                        yielding.add((wish.cores, wish.gib))
+                        continue
             waiting.remove(chosen)
             free[node][0] -= wish.cores
             free[node][1] -= wish.gib
@@ -83,16 +118,32 @@ def serve(
     return begun
 
 
-def _fullest(free: list[list[int]], wish: Wish) -> int | None:
-    fits = [at for at, (cores, gib) in enumerate(free) if wish.cores <= cores and wish.gib <= gib]
+def _opening(
+    wishes: list[Wish], first: int, node: int, free: list[int], running: list[Running], now: int
+) -> tuple[bool, int, int, int, int]:
+    """When the node could take it by what its runs announced, and what is then left, most first: (unknown, start, cores, GiB)."""
+    announced = [
+        (run.began + expected, run)
+        for run in running
+        if run.node == node and (expected := wishes[run.wish].expected) is not None and run.began + expected > now
+    ]
+    for at in sorted({at for at, _ in announced}):
+        ended = [wishes[run.wish] for end, run in announced if end <= at]
+        cores, gib = free[0] + sum(wish.cores for wish in ended), free[1] + sum(wish.gib for wish in ended)
+        if wishes[first].cores <= cores and wishes[first].gib <= gib:
+            return (False, at, wishes[first].cores - cores, wishes[first].gib - gib, node)
+    return (True, 0, min(0, wishes[first].cores - free[0]), min(0, wishes[first].gib - free[1]), node)
+
+
+def _fullest(free: list[list[int]], wish: Wish, besides: int | None = None) -> int | None:
+    fits = [at for at, (cores, gib) in enumerate(free) if wish.cores <= cores and wish.gib <= gib and at != besides]
     return min(fits, key=lambda at: (free[at][0], free[at][1], at), default=None)
 
 
 def _work(wish: Wish, span: int) -> int:
     span = max(span, 100)
-    cpu = wish.cores * 1000 * span * CORE_HOUR // (1000 * HOUR)
-    memory = (wish.gib << 30) * span * GIGABYTE_HOUR // (1_000_000_000 * HOUR)
-    return (cpu + memory) or 1
+    rate = wish.cores * 1_000_000_000 * CORE_HOUR + (wish.gib << 30) * GIGABYTE_HOUR
+    return rate * span // (1_000_000_000 * HOUR) or 1
 
 
 def _expected_work(standing: Standing, wish: Wish) -> int:

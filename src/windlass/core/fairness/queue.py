@@ -1,46 +1,54 @@
-"""The waiting jobs. Next is the job of the tenant with the lowest finish tag; within a tenant, by priority, then acceptance.
+"""The waiting jobs. Next is the job of the tenant with the lowest finish tag; within a tenant, urgent ones, then by priority.
 
 Comes after admission, before placement. A *lane* holds one tenant's jobs of one shape. Lanes are awake in their tenant's *share*,
 or asleep in the *band* of their shape: a shape that found no place is parked for every tenant at once, each of its lanes falls
 asleep when its turn comes, and wakes by its turn once the band is unparked. So neither parking nor unparking looks at the lanes,
 and a tenant whose lanes are all asleep is out of the running.
 
-All heaps are lazy. An entry may be lower than the truth (the tenant was charged, the head was cancelled) and is put right when it
-surfaces; it may never be higher, so whatever lowers a key pushes a new entry. Everything is O(log n), amortised; a tag that
-moves back (a refund, an undo) also touches that tenant's sleeping lanes.
+Everything is O(log n), amortised; a tag that moves back (a refund, an undo) also touches that tenant's sleeping lanes. What lanes,
+shares and bands are is in `lanes`.
 """
 
-from heapq import heapify, heappop, heappush, heapreplace
-from typing import Final
+from collections.abc import Callable
 
+from windlass.core.fairness.lanes import (
+    NUMBER_MASK,
+    SEQ_BITS,
+    SLACK,
+    Band,
+    BandKey,
+    Entry,
+    Lane,
+    Rank,
+    Reasons,
+    Share,
+    band_key,
+    rank_of,
+)
+from windlass.core.fairness.order import Order
+from windlass.core.fairness.parking import Parked
 from windlass.core.model.ids import TenantId
 from windlass.core.model.job import Job
-from windlass.core.model.shape import Shape
-
-Rank = int
-"""Higher priority first, then order of acceptance, as one number: small to keep and quick to compare."""
-Key = int
-"""A finish tag, then the rank: at equal tags priority and acceptance decide, and no two jobs are equal. One number again."""
-Entry = int
-"""A key, then the number of the share or band it stands for."""
-Reasons = tuple[tuple[str, int], ...]
-
-_RANK_BITS: Final = 96
-_NUMBER_BITS: Final = 32
-_NUMBER_MASK: Final = (1 << _NUMBER_BITS) - 1
-_SLACK: Final = 64
-"""A heap with more dead entries than live ones and these is made anew, so that a storm of cancels leaves nothing behind."""
+from windlass.core.model.resources import Resources
 
 
 class WaitingQueue:
-    def __init__(self) -> None:
+    def __init__(self, *, on_waiting: Callable[[TenantId, bool], None] | None = None) -> None:
+        """`on_waiting` hears of a tenant's first waiting job, and of its last one's leaving."""
         self._shares: dict[TenantId, Share] = {}
-        self._bands: dict[Shape, Band] = {}
-        self._heap: list[Entry] = []
+        self._bands: dict[BandKey, Band] = {}
+        self._running = Order()
         """Who may be next: shares by their awake lanes, unparked bands by those that have not woken yet."""
-        self._sources: dict[int, Share | Band] = {}
-        self._number = 0
-        self._parked: set[Band] = set()
+        self._blocked = Order()
+        """Parked bands, by the first of their sleeping lanes."""
+        self._sources: list[Share | Band | None] = []
+        self._unused: list[int] = []
+        self._parked = Parked()
+        self._levels: dict[int, int] = {}
+        """The urgent ones: level by number of acceptance."""
+        self._urgent: set[Lane] = set()
+        self._leads = (0, 0, 0)
+        self._on_waiting = on_waiting
         self._count = 0
 
     def __len__(self) -> int:
@@ -50,66 +58,148 @@ class WaitingQueue:
         lane = self.lane_of(job)
         return lane is not None and job in lane
 
-    def add(self, job: Job) -> None:
-        band = self._bands.get(job.shape)
+    # — jobs come and go —
+
+    def add(self, job: Job, level: int = 0) -> None:
+        """A job that is not in it. `level`: 0 on time, 1 at risk, 2 critical."""
+        timeout = job.timeout_ms
+        band = self._bands.get(job.shape if timeout is None else (job.shape, timeout.bit_length()))
         if band is None:
-            band = self._open_band(job.shape)
-        lane = band.lanes.get(job.tenant)
+            band = self._open_band(band_key(job))
+        if level:
+            self._levels[job.seq] = level
+            lane = band.lanes.get((job.tenant, level))
+            rank = rank_of(job, level)
+        else:
+            lane = band.lanes.get(job.tenant)
+            rank = job.seq - (job.priority << SEQ_BITS)
         if lane is None:
-            lane = self._open_lane(job.tenant, band)
-        if not lane.add(rank := rank_of(job), job):
-            return
-        lane.share.count += 1
+            lane = self._open_lane(job.tenant, band, level)
+        lane.add(rank, job)
+        share = lane.share
+        share.count += 1
         self._count += 1
-        if lane.head_rank() == rank:
+        if share.count == 1 and self._on_waiting is not None:
+            self._on_waiting(share.tenant, True)
+        if rank < lane.rank:
             self._list_lane(lane, rank)
 
     def discard(self, job: Job) -> None:
-        band = self._bands.get(job.shape)
-        lane = band.lanes.get(job.tenant) if band is not None else None
-        if lane is None or not lane.discard(rank_of(job)):
-            return
-        lane.share.count -= 1
-        lane.share.is_stale = True
+        """The very record that was added."""
+        timeout = job.timeout_ms
+        band = self._bands[job.shape if timeout is None else (job.shape, timeout.bit_length())]
+        level = self._levels.pop(job.seq, 0) if self._levels else 0
+        lane = band.lanes[(job.tenant, level) if level else job.tenant]
+        lane.discard(job)
+        share = lane.share
+        share.count -= 1
+        share.is_stale = True
         self._count -= 1
-        if not lane.jobs:
+        if not lane.count:
             self._close_lane(lane)
+            if not share.count and self._on_waiting is not None:
+                self._on_waiting(share.tenant, False)
 
-    def head(self) -> tuple["Lane", Job] | None:
-        """The next job of the bands that are not parked."""
-        while (source := self._first()) is not None:
-            lane = source.heap[0][1]
+    def boost(self, job: Job, level: int) -> None:
+        """It has become urgent, or is no longer: it moves to the lane of that level."""
+        if self.level_of(job) != level:
+            self.discard(job)
+            self.add(job, level)
+
+    # — who is next —
+
+    def head(self) -> tuple[Lane, Job] | None:
+        """The next job of those that are not parked. Every lane before it that is parked has fallen asleep."""
+        order, sources = self._running, self._sources
+        while order.near:
+            entry = order.near[0]
+            source = sources[entry & NUMBER_MASK]
+            if source is None or source.listed != entry or source.is_parked:
+                order.drop_first()
+                continue
+            lane = self._first_lane(source, entry, order)
+            if lane is None:
+                continue
             if source.is_band:
                 self._wake(lane)
             elif lane.band.is_parked:
                 self._put_to_sleep(lane)
             else:
-                return lane, lane.jobs[lane.heap[0]]
+                assert lane.front is not None
+                return lane, lane.front
         return None
+
+    def blocked(self) -> tuple[Lane, Job] | None:
+        """The first of those that are parked, and might be placed one day."""
+        order, sources = self._blocked, self._sources
+        while order.near:
+            entry = order.near[0]
+            band = sources[entry & NUMBER_MASK]
+            if band is None or band.listed != entry or not band.is_parked:
+                order.drop_first()
+                continue
+            lane = self._first_lane(band, entry, order)
+            if lane is None:
+                continue
+            if lane.share.held:
+                self._wake(lane)  # out of the running: nobody makes way for it
+                continue
+            assert lane.front is not None
+            return lane, lane.front
+        return None
+
+    def is_before(self, first: Lane, second: Lane) -> bool:
+        """Of two heads as `head` and `blocked` gave them."""
+        return first.key() < second.key()
 
     def tag(self, tenant: TenantId, finish: int) -> None:
         """The tenant's account has changed. A tag that rose is noticed when it surfaces."""
         share = self._shares.get(tenant) or self._open_share(tenant)
         has_fallen = finish < share.finish
-        share.finish, share.is_stale = finish, True
+        share.finish = finish
+        share.is_stale = True
         if has_fallen:
-            self._list(share)
-            for lane in share.asleep:
-                self._list_lane(lane, lane.head_rank())
+            self._relist(share)
 
-    def park(self, band: "Band", reasons: Reasons) -> None:
-        band.is_parked = True
-        band.waiting = reasons
+    def set_lead(self, lead: int) -> None:
+        """How far a critical job may go ahead of its tenant's tag; one at risk, half of that."""
+        if lead == self._leads[2]:
+            return
+        self._leads = (0, lead // 2, lead)
+        for lane in self._urgent:
+            lane.early = self._leads[lane.level]
+            lane.share.is_stale = True
+            self._relist(lane.share)
+
+    # — parking: a shape finds no place; holding: a tenant is at a limit of its own —
+
+    def park(
+        self, band: Band, reasons: Reasons, *, scarce: str = "", yields: bool = False, is_hopeless: bool = False
+    ) -> None:
+        """`yields`: there is room, but it would delay `blocked`. `is_hopeless`: no node there is could take it ever."""
+        band.is_parked, band.yields, band.is_hopeless = True, yields, is_hopeless
+        band.waiting, band.scarce, band.listed = reasons, scarce, None
         self._parked.add(band)
-
-    def unpark(self, band: "Band") -> None:
-        band.is_parked = False
-        band.waiting = ()
-        self._parked.discard(band)
         self._list(band)
 
-    def parked(self) -> list["Band"]:
+    def unpark(self, band: Band) -> None:
+        self._parked.discard(band)
+        band.is_parked = band.yields = band.is_hopeless = False
+        band.waiting, band.listed = (), None
+        self._list(band)
+
+    def parked(self) -> list[Band]:
         return list(self._parked)
+
+    def parked_for(self, free: Resources) -> list[Band]:
+        """Those that might fit where this much is free."""
+        return self._parked.within(free)
+
+    def yielding(self) -> list[Band]:
+        return self._parked.yielding()
+
+    def hopeless(self) -> list[Band]:
+        return self._parked.hopeless()
 
     def hold(self, tenant: TenantId, reasons: Reasons) -> None:
         """The tenant is at a limit of its own: out of the running, all its lanes, until `let_go`. It keeps its tag."""
@@ -123,251 +213,138 @@ class WaitingQueue:
             share.held = ()
             self._list(share)
 
+    # — what there is to see —
+
     def held(self, tenant: TenantId) -> Reasons:
         """Why the tenant is held; empty when it is not."""
         share = self._shares.get(tenant)
         return share.held if share is not None else ()
 
-    def lane_of(self, job: Job) -> "Lane | None":
-        band = self._bands.get(job.shape)
-        return band.lanes.get(job.tenant) if band is not None else None
+    def lane_of(self, job: Job) -> Lane | None:
+        band = self._bands.get(band_key(job))
+        level = self.level_of(job)
+        return band.lanes.get((job.tenant, level) if level else job.tenant) if band is not None else None
+
+    def level_of(self, job: Job) -> int:
+        return self._levels.get(job.seq, 0)
+
+    def lanes(self) -> list[Lane]:
+        return [lane for band in self._bands.values() for lane in band.lanes.values()]
 
     def waits(self, tenant: TenantId) -> int:
         """How many of its jobs are queued."""
         share = self._shares.get(tenant)
         return share.count if share is not None else 0
 
-    def _first(self) -> "Share | Band | None":
-        """Whoever has the lowest key, its entry put right."""
-        heap = self._heap
-        while heap:
-            entry = heap[0]
-            source = self._sources.get(entry & _NUMBER_MASK)
-            if source is None or source.listed != entry:
-                heappop(heap)
-                continue
-            if not source.is_stale:
-                return source
-            key = source.key()
-            if key is None:
-                source.listed = None
-                heappop(heap)
-                continue
-            source.is_stale = source.is_band
-            true = key << _NUMBER_BITS | source.number
-            if true == entry:
-                return source
-            source.listed = true
-            heapreplace(heap, true)
-        return None
+    # — keeping the order —
 
-    def _list(self, source: "Share | Band") -> None:
-        """Into the heap with its true key, unless an entry is there that is no higher."""
-        key = source.key()
-        if key is None:
+    def _first_lane(self, source: Share | Band, entry: Entry, order: Order) -> Lane | None:
+        """None when the first entry was lower than the truth: it has been put right, and another is first now.
+
+        Whoever was just served is put back by what is known without looking at its next job: that waits until its turn.
+        """
+        is_stale = source.is_stale
+        if is_stale:
+            floor = source.floor()
+            if floor is not None and floor > entry:
+                source.listed = floor
+                order.raise_first(floor)
+                return None
+        lane = source.first_lane()
+        if lane is None:
+            source.listed = None
+            order.drop_first()
+            return None
+        if not is_stale:
+            return lane
+        source.is_stale = source.is_band
+        source.listed = true = source.true_entry(lane)
+        return lane if true == entry or order.raise_first(true) else None
+
+    def _list(self, source: Share | Band) -> None:
+        """Into its order with its true key, unless an entry is there that is no higher."""
+        lane = source.first_lane()
+        if lane is None or source.is_hopeless:
             return
-        entry = key << _NUMBER_BITS | source.number
+        entry = source.true_entry(lane)
         if source.listed is not None and source.listed <= entry:
             return
         source.listed, source.is_stale = entry, source.is_band
-        heappush(self._heap, entry)
-        if len(self._heap) > 2 * len(self._sources) + _SLACK:
-            self._heap = sorted(source.listed for source in self._sources.values() if source.listed is not None)
+        order = self._blocked if source.is_parked else self._running
+        order.push(entry)
+        if len(order) > 2 * len(self._sources) + SLACK:
+            order.reset(self._alive(is_parked=source.is_parked))
 
-    def _list_lane(self, lane: "Lane", rank: Rank) -> None:
-        """The lane's head is `rank` now, or its tenant's tag has fallen."""
+    def _alive(self, *, is_parked: bool) -> list[Entry]:
+        return [
+            source.listed
+            for source in self._sources
+            if source is not None and source.listed is not None and source.is_parked is is_parked
+        ]
+
+    def _list_lane(self, lane: Lane, rank: Rank) -> None:
+        """The lane's head is `rank` now, or its key has fallen."""
         source = lane.band if lane.is_asleep else lane.share
         if source.push(lane, rank):
             self._list(source)
 
-    def _wake(self, lane: "Lane") -> None:
+    def _relist(self, share: Share) -> None:
+        """Its keys may have fallen."""
+        self._list(share)
+        for lane in share.asleep:
+            self._list_lane(lane, lane.look())
+
+    def _wake(self, lane: Lane) -> None:
         lane.share.asleep.discard(lane)
         lane.is_asleep, lane.listed = False, None
-        self._list_lane(lane, lane.head_rank())
+        self._list_lane(lane, lane.look())
 
-    def _put_to_sleep(self, lane: "Lane") -> None:
+    def _put_to_sleep(self, lane: Lane) -> None:
         lane.share.asleep.add(lane)
         lane.share.is_stale = True
         lane.is_asleep, lane.listed = True, None
-        self._list_lane(lane, lane.head_rank())
+        self._list_lane(lane, lane.look())
 
-    def _open_share(self, tenant: TenantId) -> "Share":
-        self._number += 1
-        share = self._shares[tenant] = self._sources[self._number] = Share(self._number)
+    # — opening and closing —
+
+    def _number(self, source: Share | Band) -> None:
+        if source.number == len(self._sources):
+            self._sources.append(source)
+        else:
+            self._sources[source.number] = source
+
+    def _next_number(self) -> int:
+        return self._unused.pop() if self._unused else len(self._sources)
+
+    def _open_share(self, tenant: TenantId) -> Share:
+        share = self._shares[tenant] = Share(self._next_number(), tenant)
+        self._number(share)
         return share
 
-    def _open_band(self, shape: Shape) -> "Band":
-        self._number += 1
-        band = self._bands[shape] = self._sources[self._number] = Band(self._number, shape)
+    def _open_band(self, key: BandKey) -> Band:
+        band = self._bands[key] = Band(self._next_number(), key)
+        self._number(band)
         return band
 
-    def _open_lane(self, tenant: TenantId, band: "Band") -> "Lane":
+    def _open_lane(self, tenant: TenantId, band: Band, level: int) -> Lane:
         share = self._shares.get(tenant) or self._open_share(tenant)
-        lane = band.lanes[tenant] = Lane(tenant, share, band)
+        lane = Lane(tenant, share, band, level, self._leads[level])
+        band.lanes[(tenant, level) if level else tenant] = lane
+        if level:
+            self._urgent.add(lane)
         share.lanes += 1
         return lane
 
-    def _close_lane(self, lane: "Lane") -> None:
+    def _close_lane(self, lane: Lane) -> None:
         band, share = lane.band, lane.share
         lane.listed = None
         share.asleep.discard(lane)
         share.lanes -= 1
-        del band.lanes[lane.tenant]
+        if lane.level:
+            self._urgent.discard(lane)
+        del band.lanes[(lane.tenant, lane.level) if lane.level else lane.tenant]
         if not band.lanes:
-            del self._bands[band.shape], self._sources[band.number]
             self._parked.discard(band)
-
-
-class Lane:
-    """One tenant's jobs of one shape, by rank."""
-
-    __slots__ = ("band", "heap", "is_asleep", "jobs", "listed", "share", "tenant")
-
-    def __init__(self, tenant: TenantId, share: "Share", band: "Band") -> None:
-        self.tenant = tenant
-        self.share = share
-        self.band = band
-        self.is_asleep = False
-        self.listed: tuple[int, Lane] | None = None
-        """Its newest entry, in the share's heap or, asleep, in the band's."""
-        self.heap: list[Rank] = []
-        self.jobs: dict[Rank, Job] = {}
-
-    def __len__(self) -> int:
-        return len(self.jobs)
-
-    def __contains__(self, job: Job) -> bool:
-        return rank_of(job) in self.jobs
-
-    def __lt__(self, other: "Lane") -> bool:
-        return self.tenant < other.tenant  # ranks are unique: asked only of a dead entry and its successor
-
-    @property
-    def shape(self) -> Shape:
-        return self.band.shape
-
-    @property
-    def waiting(self) -> Reasons:
-        """Why its shape is parked; empty when it is not."""
-        return self.band.waiting
-
-    def add(self, rank: Rank, job: Job) -> bool:
-        """False when it was there already."""
-        if rank in self.jobs:
-            return False
-        self.jobs[rank] = job
-        heappush(self.heap, rank)
-        return True
-
-    def discard(self, rank: Rank) -> bool:
-        if self.jobs.pop(rank, None) is None:
-            return False
-        if len(self.heap) > 2 * len(self.jobs) + _SLACK:
-            self.heap = sorted(self.jobs)
-        return True
-
-    def head_rank(self) -> Rank:
-        """Of a lane that is not empty. Those that left out of turn are dropped here, when they surface."""
-        heap, jobs = self.heap, self.jobs
-        while heap[0] not in jobs:
-            heappop(heap)
-        return heap[0]
-
-
-class Share:
-    """One tenant's side of the queue: its tag, and its awake lanes by the rank of their heads."""
-
-    __slots__ = ("asleep", "count", "finish", "heap", "held", "is_stale", "lanes", "listed", "number")
-    is_band: Final = False
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.finish = 0
-        self.count = 0
-        self.lanes = 0
-        self.asleep: set[Lane] = set()
-        self.is_stale = True
-        """What is listed may be lower than the truth. If not, nothing need be looked at again when it surfaces."""
-        self.listed: Entry | None = None
-        self.heap: list[tuple[Rank, Lane]] = []
-        self.held: Reasons = ()
-        """Why none of its lanes is in the running: the limit of its own that it has reached."""
-
-    def push(self, lane: Lane, rank: Rank) -> bool:
-        """False when what is listed is no higher."""
-        if lane.listed is not None and lane.listed[0] <= rank:
-            return False
-        lane.listed = entry = (rank, lane)
-        heappush(self.heap, entry)
-        if len(self.heap) > 2 * self.lanes + _SLACK:
-            self.heap = [entry for entry in self.heap if entry[1].listed is entry]
-            heapify(self.heap)
-        return True
-
-    def key(self) -> Key | None:
-        """None while nothing of it is in the running."""
-        heap = self.heap
-        while heap and not self.held:
-            entry = heap[0]
-            lane = entry[1]
-            if lane.listed is not entry:
-                heappop(heap)
-                continue
-            rank = entry[0]
-            if rank in lane.jobs and lane.heap[0] == rank:
-                return (self.finish << _RANK_BITS) + rank
-            rank = lane.head_rank()
-            lane.listed = entry = (rank, lane)
-            heapreplace(heap, entry)
-        return None
-
-
-class Band:
-    """The lanes of one shape; those asleep by the key they will have when they wake."""
-
-    __slots__ = ("heap", "is_parked", "is_stale", "lanes", "listed", "number", "shape", "waiting")
-    is_band: Final = True
-
-    def __init__(self, number: int, shape: Shape) -> None:
-        self.number = number
-        self.shape = shape
-        self.lanes: dict[TenantId, Lane] = {}
-        self.is_parked = False
-        self.is_stale = True
-        """Always: tags of the tenants asleep in it change without its knowledge."""
-        self.waiting: Reasons = ()
-        """Why it was parked: each reason with the nodes it ruled out."""
-        self.listed: Entry | None = None
-        self.heap: list[tuple[Key, Lane]] = []
-
-    def push(self, lane: Lane, rank: Rank) -> bool:
-        """False when what is listed is no higher."""
-        key = (lane.share.finish << _RANK_BITS) + rank
-        if lane.listed is not None and lane.listed[0] <= key:
-            return False
-        lane.listed = entry = (key, lane)
-        heappush(self.heap, entry)
-        if len(self.heap) > 2 * len(self.lanes) + _SLACK:
-            self.heap = [entry for entry in self.heap if entry[1].listed is entry]
-            heapify(self.heap)
-        return True
-
-    def key(self) -> Key | None:
-        """None while it is parked: then nothing in it is in the running."""
-        heap = self.heap
-        while heap and not self.is_parked:
-            entry = heap[0]
-            lane = entry[1]
-            if lane.listed is not entry:
-                heappop(heap)
-                continue
-            key = (lane.share.finish << _RANK_BITS) + lane.head_rank()
-            if key == entry[0]:
-                return key
-            lane.listed = entry = (key, lane)
-            heapreplace(heap, entry)
-        return None
-
-
-def rank_of(job: Job) -> Rank:
-    return job.seq - (job.priority << 64)
+            del self._bands[band.key_in_queue]
+            self._sources[band.number] = None
+            self._unused.append(band.number)

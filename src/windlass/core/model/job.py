@@ -68,6 +68,10 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A retry backs off until then."""
     timeout_ms: Millis | None = None
     expected_ms: Millis | None = None
+    sla_ms: Millis | None = None
+    """Its SLA class: how long it may wait for its first start, from when it was accepted or released."""
+    due_at: Millis | None = None
+    """Its deadline by that; none while it is suspended."""
     cost_max: Micros | None = None
     grace_ms: Millis = Millis(10_000)
 

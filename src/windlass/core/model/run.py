@@ -53,6 +53,8 @@ class Run(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     needs: Resources
     since: Millis
     assigned_at: Millis
+    ends_at: Millis | None = None
+    """When it is over by what its job announced, else by its timeout; None: nobody knows."""
     pool: PoolId = PoolId("")
     """Of its node when it was placed."""
     index: int = 0

@@ -6,7 +6,7 @@ from windlass.core.model.ids import NodeId, PoolId
 from windlass.core.model.resources import Resources
 
 
-class Shape(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class Shape(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, cache_hash=True):
     needs: Resources
     runtime: str = "container"
     """`container` or `process`: what the node must be able to run."""

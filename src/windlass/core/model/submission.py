@@ -18,6 +18,7 @@ class Submission(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
     count: int = 1
     timeout_ms: Millis | None = None
     expected_ms: Millis | None = None
+    sla_ms: Millis | None = None
     cost_max: Micros | None = None
     grace_ms: Millis = Millis(10_000)
     run_ttl_ms: Millis = Millis(0)

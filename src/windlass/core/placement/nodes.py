@@ -1,17 +1,22 @@
 """The nodes as placement sees them: what is free, which devices, how many runs. The pick, or the reasons why there is none."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
+from typing import Final
 
 from msgspec import Struct
 
-from windlass.core.model.ids import NodeId
+from windlass.core.model.ids import NodeId, RunId
 from windlass.core.model.node import Node
-from windlass.core.model.resources import Resources
+from windlass.core.model.resources import NOTHING
 from windlass.core.model.run import Run
 from windlass.core.model.shape import Shape
+from windlass.core.placement.classes import ClassKey, NodeClass, class_of, mismatch
+from windlass.core.placement.sorting import Item
 
-_ANSWERS_KEPT = 10_000
+_ANSWERS_KEPT: Final = 10_000
+_IN_USE: Final = " in use"
 
 
 class Spot(Struct, frozen=True, kw_only=True):
@@ -26,68 +31,133 @@ class Waiting(Struct, frozen=True, kw_only=True):
 
     reasons: tuple[tuple[str, int], ...]
 
+    @property
+    def scarce(self) -> str:
+        """What most nodes that could take it lack: `cpu`, `memory`, `gpu`; nothing when it is none of them."""
+        in_use = (reason.removesuffix(_IN_USE) for reason, _ in self.reasons if reason.endswith(_IN_USE))
+        return next(in_use, "")
+
 
 class Slot:
     """One node's ledger of what is held on it."""
 
-    __slots__ = ("free", "free_gpus", "node", "runs")
+    __slots__ = ("free", "free_gpus", "held", "listed", "node", "version")
 
     def __init__(self, node: Node) -> None:
         self.node = node
         self.free = node.capacity
         self.free_gpus = sorted(node.gpu_ids)
-        self.runs = 0
+        self.held: dict[RunId, Run] = {}
+        self.listed: Item | None = None
+        """How its class has it; none while it has no run slot left."""
+        self.version = 0
+        """Grows with each change."""
+
+    @property
+    def runs(self) -> int:
+        return len(self.held)
 
     def hold(self, run: Run) -> None:
+        self.version += 1
         self.free = self.free - run.needs
-        self.runs += 1
+        self.held[run.id] = run
         for gpu in run.gpu_ids:
             if gpu in self.free_gpus:
                 self.free_gpus.remove(gpu)
 
     def release(self, run: Run) -> None:
+        self.version += 1
         self.free = self.free + run.needs
-        self.runs -= 1
-        self.free_gpus = sorted({*self.free_gpus, *(gpu for gpu in run.gpu_ids if gpu in self.node.gpu_ids)})
+        self.held.pop(run.id, None)
+        if run.gpu_ids:
+            self.free_gpus = sorted({*self.free_gpus, *(gpu for gpu in run.gpu_ids if gpu in self.node.gpu_ids)})
 
 
 class Nodes:
     def __init__(self) -> None:
         self._slots: dict[NodeId, Slot] = {}
+        self._classes: dict[ClassKey, NodeClass] = {}
+        self._matching: dict[Shape, tuple[NodeClass, ...]] = {}
+        """Answers of `_classes_for`, and of `could_ever_fit`, until a node changes: few shapes are asked for, and often."""
         self._lacking: dict[Shape, tuple[str, ...]] = {}
-        """Answers of `could_ever_fit`, until a node changes: a burst of jobs asks for few shapes."""
+        self.capacity = NOTHING
+        """Of all of them together."""
 
     def __iter__(self) -> Iterator[Slot]:
         return iter(self._slots.values())
 
+    def __len__(self) -> int:
+        return len(self._slots)
+
     def set(self, node: Node, held: list[Run]) -> None:
         """A node joined or changed; `held` are its runs that are not over."""
-        self._lacking.clear()
+        self.remove(node.id)
         slot = self._slots[node.id] = Slot(node)
         for run in held:
             slot.hold(run)
+        self.capacity = self.capacity + node.capacity
+        key = class_of(node)
+        if key not in self._classes:
+            self._classes[key] = NodeClass(node)
+        self._classes[key].join(node)
+        self._list(slot)
 
     def remove(self, node: NodeId) -> None:
         self._lacking.clear()
-        self._slots.pop(node, None)
+        self._matching.clear()
+        slot = self._slots.pop(node, None)
+        if slot is None:
+            return
+        self.capacity = self.capacity - slot.node.capacity
+        kind = self._classes[class_of(slot.node)]
+        if slot.listed is not None:
+            kind.unlist(slot.listed)
+        kind.leave(slot.node)
+        if not len(kind):
+            del self._classes[class_of(slot.node)]
+
+    def hold(self, run: Run) -> None:
+        slot = self._slots.get(run.node)
+        if slot is not None:
+            slot.hold(run)
+            self._list(slot)
+
+    def release(self, run: Run) -> None:
+        slot = self._slots.get(run.node)
+        if slot is not None:
+            slot.release(run)
+            self._list(slot)
 
     def slot(self, node: NodeId) -> Slot | None:
         return self._slots.get(node)
 
-    def pick(self, shape: Shape, *, among: Collection[NodeId] | None = None) -> Spot | Waiting:
+    def pick(
+        self, shape: Shape, *, among: Collection[NodeId] | None = None, besides: NodeId | None = None
+    ) -> Spot | Waiting:
         """The fullest node that still has room: small jobs pack, whole nodes stay free for big ones. `among`: of these only."""
-        best: Slot | None = None
-        refused: Counter[str] = Counter()
-        slots = self._slots.values() if among is None else [self._slots[one] for one in among if one in self._slots]
-        for slot in slots:
-            reason = refusal(shape, slot)
-            if reason is not None:
-                refused[reason] += 1
-            elif best is None or _roominess(slot) < _roominess(best):
-                best = slot
+        if among is not None or shape.node is not None:
+            return self._pick_among(shape, self._slots if among is None else among, besides)
+        best: Item | None = None
+        for kind in self._classes_for(shape):
+            fitting = (item for item in kind.fitting(shape.needs) if item[3] != besides)
+            found = next(fitting, None)
+            if found is not None and (best is None or found < best):
+                best = found
         if best is None:
-            return Waiting(reasons=tuple(refused.most_common()) or (("no node", 0),))
-        return Spot(node=best.node.id, gpu_ids=tuple(best.free_gpus[: shape.needs.gpus]))
+            return Waiting(reasons=self._refusals(shape))
+        return self._spot(self._slots[NodeId(best[3])], shape)
+
+    def candidates(self, shape: Shape, limit: int) -> list[Slot]:
+        """Some of the nodes that could take it if they were empty, those with most free first."""
+        if shape.node is not None:
+            kinds: Iterable[Slot] = [slot for node in (shape.node,) if (slot := self._slots.get(node)) is not None]
+        else:
+            kinds = (
+                self._slots[NodeId(item[3])]
+                for kind in self._classes_for(shape)
+                for item in islice(kind.emptiest(), 4 * limit)
+            )
+        return list(islice((slot for slot in kinds if _could(shape, slot.node)), limit))
 
     def could_ever_fit(self, shape: Shape) -> tuple[str, ...]:
         """Empty when some node, empty, would take it; else what the nearest one lacks."""
@@ -103,7 +173,58 @@ class Nodes:
     def nearest(self, shape: Shape) -> Node | None:
         """The node that lacks least for it: one in the right place that is too small before one that is elsewhere."""
         every = (slot.node for slot in self._slots.values())
-        return min(every, key=lambda node: (len(_mismatch(shape, node)), *_shortage(shape, node)), default=None)
+        return min(every, key=lambda node: (len(mismatch(shape, node)), *_shortage(shape, node)), default=None)
+
+    def _pick_among(self, shape: Shape, nodes: Iterable[NodeId], besides: NodeId | None) -> Spot | Waiting:
+        best: Slot | None = None
+        refused: Counter[str] = Counter()
+        for slot in (self._slots[one] for one in nodes if one in self._slots and one != besides):
+            reason = refusal(shape, slot)
+            if reason is not None:
+                refused[reason] += 1
+            elif best is None or _roominess(slot) < _roominess(best):
+                best = slot
+        if best is None:
+            return Waiting(reasons=tuple(refused.most_common()) or (("no node", 0),))
+        return self._spot(best, shape)
+
+    def _spot(self, slot: Slot, shape: Shape) -> Spot:
+        return Spot(node=slot.node.id, gpu_ids=tuple(slot.free_gpus[: shape.needs.gpus]))
+
+    def _classes_for(self, shape: Shape) -> tuple[NodeClass, ...]:
+        found = self._matching.get(shape)
+        if found is None:
+            kinds = self._classes.values()
+            found = tuple(kind for kind in kinds if kind.node.takes_runs and not mismatch(shape, kind.node))
+            if len(self._matching) >= _ANSWERS_KEPT:
+                self._matching.clear()
+            self._matching[shape] = found
+        return found
+
+    def _refusals(self, shape: Shape) -> tuple[tuple[str, int], ...]:
+        """Counted class by class: a node is never looked at."""
+        refused: Counter[str] = Counter()
+        for kind in self._classes.values():
+            faults = mismatch(shape, kind.node)
+            if not kind.node.takes_runs:
+                refused[f"node {kind.node.state}"] += len(kind)
+            elif faults:
+                refused[faults[0]] += len(kind)
+            else:
+                refused += kind.refusals(shape.needs)
+        return tuple((reason, count) for reason, count in refused.most_common() if count) or (("no node", 0),)
+
+    def _list(self, slot: Slot) -> None:
+        """As its class should have it."""
+        listed = _roominess(slot) if len(slot.held) < slot.node.runs_max else None
+        if listed == slot.listed:
+            return
+        kind = self._classes[class_of(slot.node)]
+        if slot.listed is not None:
+            kind.unlist(slot.listed)
+        if listed is not None:
+            kind.list(listed)
+        slot.listed = listed
 
 
 def refusal(shape: Shape, slot: Slot) -> str | None:
@@ -111,35 +232,23 @@ def refusal(shape: Shape, slot: Slot) -> str | None:
     node = slot.node
     if not node.takes_runs:
         return f"node {node.state}"
-    mismatch = _mismatch(shape, node)
-    if mismatch:
-        return mismatch[0]
+    faults = mismatch(shape, node)
+    if faults:
+        return faults[0]
     if slot.runs >= node.runs_max:
         return "run slots used"
     missing = shape.needs.lacks(slot.free)
     if missing:
-        return f"{missing[0]} in use"
+        return f"{missing[0]}{_IN_USE}"
     return None
 
 
-def _mismatch(shape: Shape, node: Node) -> tuple[str, ...]:
-    """What no amount of waiting changes: wrong pool, runtime, label, pinned elsewhere."""
-    faults: list[str] = []
-    if shape.node is not None and shape.node != node.id:
-        faults.append("volume on another node")
-    if shape.pools and node.pool not in shape.pools:
-        faults.append("pool")
-    elif shape.allowed and node.pool not in shape.allowed:
-        faults.append("pool not allowed")
-    if shape.runtime not in node.runtimes:
-        faults.append("runtime")
-    labels = dict(node.labels)
-    faults.extend(f"label {key}" for key, value in shape.labels if labels.get(key) != value)
-    return tuple(faults)
+def _could(shape: Shape, node: Node) -> bool:
+    return node.takes_runs and not _never(shape, node)
 
 
 def _never(shape: Shape, node: Node) -> tuple[str, ...]:
-    return (*_mismatch(shape, node), *shape.needs.lacks(node.capacity))
+    return (*mismatch(shape, node), *shape.needs.lacks(node.capacity))
 
 
 def _shortage(shape: Shape, node: Node) -> tuple[int, int, int, int]:
@@ -154,5 +263,5 @@ def _shortage(shape: Shape, node: Node) -> tuple[int, int, int, int]:
 
 
 def _roominess(slot: Slot) -> tuple[int, int, int, str]:
-    free: Resources = slot.free
+    free = slot.free
     return (free.gpus, free.cpu_millis, free.memory_bytes, slot.node.id)

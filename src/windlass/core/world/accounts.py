@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from windlass.core.fairness.ledger import SHARE, Work, charge, true_up, work_of
+from windlass.core.fairness.ledger import Virtual, Work, charge, true_up, work_of
 from windlass.core.model.ids import Millis, TenantId
 from windlass.core.model.job import Job
 from windlass.core.model.run import Run
@@ -17,18 +17,21 @@ def expected_work(world: World, job: Job) -> Work:
     return work_of(job.shape.needs, span)
 
 
-def charge_run(world: World, run: Run) -> None:
-    """After its job has left the queue. Part of the decision that places it."""
+def charge_run(world: World, run: Run, now: Millis, *, early: Virtual) -> None:
+    """After its job has left the queue. Part of the decision that places it. `early`: what its deadline borrowed."""
     tables = world.tables
+    if not tables.is_trial:
+        tables.standings.serve(run.tenant, run.charged, now)
     if world.policy.queueing is Queueing.FIRST_COME:
         _count(world, run.tenant, run.charged)
         return
     account = charge(
         tables.ledger.account(run.tenant),
         tables.ledger.now(),
-        Work(run.charged),
+        run.charged,
         run.charged_weight,
         is_last=not tables.queue.waits(run.tenant),
+        early=early,
     )
     world.put(Table.ACCOUNTS, run.tenant, account)
 
@@ -41,13 +44,15 @@ def settle_run(world: World, job: Job, run: Run, now: Millis) -> None:
         tables.typical.note(run.tenant, job.shape, run.ran_ms)
     if used == run.charged:
         return
+    if not tables.is_trial:
+        tables.standings.serve(run.tenant, used - run.charged, now)
     if world.policy.queueing is Queueing.FIRST_COME:
         _count(world, run.tenant, used - run.charged)
         return
     account = true_up(
         tables.ledger.account(run.tenant),
         tables.ledger.now(),
-        Work(run.charged),
+        run.charged,
         used,
         run.charged_weight,
         is_waiting=tables.queue.waits(run.tenant) > 0,
@@ -56,14 +61,13 @@ def settle_run(world: World, job: Job, run: Run, now: Millis) -> None:
 
 
 def weight_of(world: World, tenant: TenantId) -> int:
-    owner = world.tables.tenants.get(tenant)
-    return owner.weight if owner is not None else SHARE
+    return world.tables.weight_of(tenant)
 
 
 def _count(world: World, tenant: TenantId, work: int) -> None:
     """Without a queue that goes by accounts, they still say who was given what."""
     account = world.tables.ledger.account(tenant)
-    world.put(Table.ACCOUNTS, tenant, replace(account, work=Work(account.work + work)))
+    world.put(Table.ACCOUNTS, tenant, replace(account, work=account.work + work))
 
 
 def _held(run: Run, now: Millis) -> Millis:

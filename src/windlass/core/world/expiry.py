@@ -1,9 +1,13 @@
-"""What time alone decides: backoffs that end, kept runs, aged volumes, old keys. `now` is service time: it never jumps."""
+"""What time alone decides: backoffs that end, deadlines that come near, kept runs, aged volumes, old keys.
+
+`now` is service time: it never jumps.
+"""
 
 from msgspec.structs import replace
 
 from windlass.core.model.calendar import day_start
 from windlass.core.model.ids import JobId, Millis, RunId, TenantId, VolumeId
+from windlass.core.model.job import Job
 from windlass.core.model.volume import Volume, VolumeState
 from windlass.core.world.bursts import burst_due
 from windlass.core.world.finish import doom
@@ -31,10 +35,15 @@ def _settle(world: World, due: Due, key: str, now: Millis) -> None:
     match due:
         case Due.BACKOFF:
             job = tables.jobs.get(JobId(key))
-            if job is not None and job.is_waiting and job.not_before <= now:
-                tables.queue.add(job)
-                if tables.woken is not None:
-                    tables.woken.append(job.id)
+            if job is not None and job.id in tables.backing_off and job.not_before <= now:
+                tables.dequeue(job)
+                tables.enqueue(job)
+                _note_woken(world, job)
+        case Due.DEADLINE:
+            job = tables.jobs.get(JobId(key))
+            if job is not None and job.is_waiting and job.id not in tables.backing_off:
+                tables.hurry(job)
+                _note_woken(world, job)
         case Due.RUN_TTL:
             run = tables.runs.get(RunId(key))
             if run is not None and run.keep_until is not None and run.keep_until <= now:
@@ -53,6 +62,12 @@ def _settle(world: World, due: Due, key: str, now: Millis) -> None:
                     world.drop(Table.ANSWERS, key)
         case _:
             _settle_money(world, due, key, now)
+
+
+def _note_woken(world: World, job: Job) -> None:
+    """In a trial time only seems to pass: afterwards the job is put back as it was."""
+    if world.tables.woken is not None:
+        world.tables.woken.append(job.id)
 
 
 def _settle_money(world: World, due: Due, key: str, now: Millis) -> None:

@@ -81,7 +81,10 @@ def _started(world: World, fact: RunStarted, now: Millis) -> None:
         return
     state = run_lifecycle.follow(run, RunEvent.STARTED)
     started_at = run.started_at if run.started_at is not None else now
-    world.put(Table.RUNS, run.id, replace(run, state=state, started_at=started_at, progress="", since=now))
+    ends_at = Millis(run.ends_at + now - run.assigned_at) if run.ends_at is not None else None
+    over_at = ends_at if run.started_at is None else run.ends_at
+    started = replace(run, state=state, started_at=started_at, ends_at=over_at, progress="", since=now)
+    world.put(Table.RUNS, run.id, started)
     job = world.tables.jobs[run.job]
     if job.state is not JobState.RUNNING:
         first = job.started_at if job.started_at is not None else now

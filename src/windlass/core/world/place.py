@@ -1,16 +1,21 @@
 """Placement: whoever is next, onto a node, one numbered decision per job, until nothing fits."""
 
+from collections.abc import Collection
+
 from msgspec.structs import replace
 
+from windlass.core.fairness.lanes import Lane
 from windlass.core.lifecycle import job as job_lifecycle
 from windlass.core.lifecycle.job import JobEvent
-from windlass.core.model.ids import Millis, run_id
+from windlass.core.model.ids import Millis, NodeId, run_id
 from windlass.core.model.job import Job
 from windlass.core.model.run import Run, Token
 from windlass.core.model.tenant import SHARE
 from windlass.core.model.volume import Volume, VolumeState, volume_name
 from windlass.core.placement.nodes import Spot, Waiting, refusal
+from windlass.core.placement.reservation import known_end
 from windlass.core.world.accounts import charge_run, expected_work, weight_of
+from windlass.core.world.backfill import Yields, find_spot, has_lapsed, review_promise
 from windlass.core.world.bursts import join_burst
 from windlass.core.world.gate import WORKERS_USED, Hold, Start, may_start, nodes_allowed
 from windlass.core.world.records import Table
@@ -19,37 +24,46 @@ from windlass.core.world.world import World, with_state
 
 def place(world: World, *, now: Millis, limit: int = 256) -> list[Run]:
     """At most `limit` placements, so that the loop breathes; call again while it returns that many."""
-    world.tables.now = max(world.tables.now, now)
+    tables = world.tables
+    tables.now = max(tables.now, now)
     _unpark(world)
+    review_promise(world, now)
     placed: list[Run] = []
     while len(placed) < limit:
-        head = world.tables.queue.head()
+        head = tables.queue.head()
         if head is None:
+            if has_lapsed(world):
+                continue
             break
         lane, job = head
         start = may_start(world, job, now)
         if isinstance(start, Hold):
-            world.tables.hold(job.tenant, start.reasons, start.until)
+            tables.hold(job.tenant, start.reasons, start.until)
             continue
-        match world.tables.places.pick(lane.shape):
-            case Waiting(reasons=reasons):
-                world.tables.queue.park(lane.band, reasons)
-            case Spot() as spot:
-                allowed = _where_allowed(world, job, spot)
-                if allowed is None:
-                    world.tables.hold_for_room(job.tenant, WORKERS_USED)
-                else:
-                    placed.append(_assign(world, job, allowed, start, now))
+        nodes = nodes_allowed(world, job.tenant)
+        match find_spot(world, lane, job, now):
+            case Waiting() as waiting:
+                is_hopeless = bool(tables.places.could_ever_fit(lane.shape))
+                tables.queue.park(lane.band, waiting.reasons, scarce=waiting.scarce, is_hopeless=is_hopeless)
+            case Yields(reasons=reasons):
+                tables.queue.park(lane.band, reasons, yields=True)
+            case Spot() as spot if nodes is None or spot.node in nodes:
+                placed.append(_assign(world, lane, job, spot, start, now))
+            case Spot() if nodes is not None:
+                run = _assign_among(world, lane, job, nodes, start, now)
+                placed += [run] if run is not None else []
     return placed
 
 
-def _where_allowed(world: World, job: Job, spot: Spot) -> Spot | None:
-    """`spot`, or one on the nodes its tenant is on already when it may be on no more; None: there is no room on those."""
-    nodes = nodes_allowed(world, job.tenant)
-    if nodes is None or spot.node in nodes:
-        return spot
-    there = world.tables.places.pick(job.shape, among=nodes)
-    return there if isinstance(there, Spot) else None
+def _assign_among(
+    world: World, lane: Lane, job: Job, nodes: Collection[NodeId], start: Start, now: Millis
+) -> Run | None:
+    """On the nodes its tenant is on already, because it may be on no more; None: there is no room on those."""
+    spot = find_spot(world, lane, job, now, among=nodes)
+    if isinstance(spot, Spot):
+        return _assign(world, lane, job, spot, start, now)
+    world.tables.hold_for_room(job.tenant, WORKERS_USED)
+    return None
 
 
 def _unpark(world: World) -> None:
@@ -57,15 +71,20 @@ def _unpark(world: World) -> None:
     tables = world.tables
     slots = [slot for node in tables.grown if (slot := tables.places.slot(node)) is not None]
     tables.grown.clear()
-    if not slots:
-        return
-    tables.let_go_for_room()
-    for band in tables.queue.parked():
-        if any(refusal(band.shape, slot) is None for slot in slots):
+    if tables.has_other_nodes:
+        tables.has_other_nodes = False
+        for band in tables.queue.hopeless():
             tables.queue.unpark(band)
+    if slots:
+        tables.let_go_for_room()
+    for slot in slots:
+        for band in tables.queue.parked_for(slot.free):
+            if refusal(band.shape, slot) is None:
+                tables.queue.unpark(band)
 
 
-def _assign(world: World, job: Job, spot: Spot, start: Start, now: Millis) -> Run:
+def _assign(world: World, lane: Lane, job: Job, spot: Spot, start: Start, now: Millis) -> Run:
+    early = lane.early
     with world.decision(now) as number:
         tables = world.tables
         session = join_burst(world, job.tenant, number=number, now=now) if start.is_over else None
@@ -82,6 +101,7 @@ def _assign(world: World, job: Job, spot: Spot, start: Start, now: Millis) -> Ru
             gpu_ids=spot.gpu_ids,
             since=now,
             assigned_at=now,
+            ends_at=known_end(job, now),
             charged=expected_work(world, job),
             charged_weight=weight_of(world, job.tenant),
             pool=pool,
@@ -93,7 +113,7 @@ def _assign(world: World, job: Job, spot: Spot, start: Start, now: Millis) -> Ru
         state = job_lifecycle.follow(job, JobEvent.PLACED)
         world.put(Table.RUNS, run.id, run)
         world.put(Table.JOBS, job.id, with_state(job, now=now, state=state, attempt=attempt, node=spot.node))
-        charge_run(world, run)
+        charge_run(world, run, now, early=early)
         _settle_volume(world, job, spot, now)
     return run
 

@@ -32,7 +32,8 @@ def release(world: World, tenant: TenantId, job: JobId, *, now: Millis) -> int:
     found = world.job(job, tenant=tenant)
     with world.decision(now):
         if found.is_suspended:
-            world.put(Table.JOBS, job, replace(found, is_suspended=False))
+            due_at = Millis(now + found.sla_ms) if found.sla_ms is not None else None
+            world.put(Table.JOBS, job, replace(found, is_suspended=False, due_at=due_at))
     return world.number
 
 

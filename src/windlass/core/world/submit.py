@@ -85,6 +85,7 @@ def _owner(world: World, tenant: TenantId) -> Tenant:
 def make_job(world: World, tenant: TenantId, asked: Submission, *, job: JobId, now: Millis) -> Job:
     """The job that `asked` would become; nothing is changed. Denied for a tenant that is not known."""
     owner = _owner(world, tenant)
+    sla_ms = asked.sla_ms if asked.sla_ms is not None else owner.sla_ms
     default_on_lost = OnLostNode.MOVE if asked.retries else OnLostNode.WAIT
     return Job(
         id=job,
@@ -110,6 +111,8 @@ def make_job(world: World, tenant: TenantId, asked: Submission, *, job: JobId, n
         count=asked.count,
         timeout_ms=asked.timeout_ms if asked.timeout_ms is not None else owner.default_timeout_ms,
         expected_ms=asked.expected_ms,
+        sla_ms=sla_ms,
+        due_at=Millis(now + sla_ms) if sla_ms is not None and not asked.is_suspended else None,
         cost_max=asked.cost_max,
         grace_ms=asked.grace_ms,
         is_suspended=asked.is_suspended,

@@ -11,8 +11,11 @@ from typing import Any, Final, TypeVar
 
 from windlass.core.admission.budget import cost_reached_at, next_threshold_at
 from windlass.core.admission.usage import Usage
+from windlass.core.fairness.deadlines import Urgency, lead_of, next_change, urgency
+from windlass.core.fairness.lanes import Reasons
 from windlass.core.fairness.ledger import Account, Ledger
-from windlass.core.fairness.queue import Reasons, WaitingQueue
+from windlass.core.fairness.queue import WaitingQueue
+from windlass.core.fairness.standing import Standings
 from windlass.core.fairness.typical import Typical
 from windlass.core.model.burst import BurstSession
 from windlass.core.model.calendar import DAY_MS, day_start
@@ -22,14 +25,16 @@ from windlass.core.model.money import Prices
 from windlass.core.model.node import Node
 from windlass.core.model.run import Run
 from windlass.core.model.spending import BudgetMark, DayTotal
-from windlass.core.model.tenant import Tenant
+from windlass.core.model.tenant import SHARE, Tenant
 from windlass.core.model.token import IssuedToken
 from windlass.core.model.volume import Volume
 from windlass.core.placement.nodes import Nodes
+from windlass.core.placement.reservation import Reservation
 from windlass.core.world.records import Gone, Hook, Key, Name, Record, Table
 from windlass.core.world.timers import Due, Timers
 from windlass.core.world.vault import Vault
 
+_NO_TIME: Final = Millis(0)
 K = TypeVar("K", bound=Hashable)
 R = TypeVar("R")
 M = TypeVar("M")
@@ -38,7 +43,10 @@ MONEY_KEPT_MS: Final = Millis(62 * DAY_MS)
 
 
 class Tables:
-    def __init__(self) -> None:
+    def __init__(self, *, boost_cap: int = 0, boost_window_ms: Millis = _NO_TIME) -> None:
+        """`boost_cap`: what deadlines may borrow, in thousandths of a window of service."""
+        self._boost_cap = boost_cap
+        self._boost_window_ms = boost_window_ms
         self.now = Millis(0)
         self.tenants: dict[TenantId, Tenant] = {}
         self.gone: dict[TenantId, Gone] = {}
@@ -59,7 +67,19 @@ class Tables:
         # derived
         self.revoked: set[tuple[TenantId, str]] = set()
         """Tokens by tenant and id: looked at by every request."""
-        self.queue = WaitingQueue()
+        self.standings = Standings(self.weight_of)
+        """Measured, like `typical`."""
+        self.queue = WaitingQueue(on_waiting=self.standings.waits)
+        self.backing_off: set[JobId] = set()
+        """Jobs that wait, but not in the queue yet."""
+        self.urgent: dict[JobId, Urgency] = {}
+        """Queued jobs whose deadline is near or past."""
+        self.missed = 0
+        """Deadlines that have passed while their jobs waited. Measured as well."""
+        self.weights = 0
+        """Of all tenants."""
+        self.reservation: Reservation | None = None
+        """What is kept free for the first of those that found no place; see `world.backfill`."""
         self.places = Nodes()
         self.timers = Timers()
         self.typical = Typical()
@@ -71,8 +91,10 @@ class Tables:
         self._volumes_named: defaultdict[tuple[TenantId, str], set[VolumeId]] = defaultdict(set)
         self.grown: set[NodeId] = set()
         """Nodes with more room than at the last placement: parked lanes may fit there now."""
+        self.has_other_nodes = False
+        """A node has come or changed since: what no node could ever take may have found one."""
         self.woken: list[JobId] | None = None
-        """During a trial: jobs whose backoff has ended in it, to be sent back."""
+        """During a trial: jobs whose backoff has ended or whose deadline has come near in it, to be sent back."""
         self.tried: list[TenantId] = []
         """During a trial: tenants held in it, to be let go."""
         self._short_of_room: set[TenantId] = set()
@@ -130,6 +152,9 @@ class Tables:
 
     def _replace_tenant(self, key: TenantId, new: Tenant | None) -> Tenant | None:
         old = _swap(self.tenants, key, new)
+        self.weights += (new.weight if new is not None else 0) - (old.weight if old is not None else 0)
+        self.standings.weigh(key)
+        self._set_lead()
         self.queue.let_go(key)
         self.watch_budget(key)
         return old
@@ -196,7 +221,8 @@ class Tables:
     def _replace_job(self, key: JobId, new: Job | None) -> Job | None:
         old = _swap(self.jobs, key, new)
         if old is not None:
-            self.queue.discard(old)
+            if old.is_waiting:
+                self.dequeue(old)
             self.usage[old.tenant].note_job(old, -1)
             if old.secrets:
                 self.vault.note_job(old, is_there=False)
@@ -213,9 +239,51 @@ class Tables:
     def enqueue(self, job: Job) -> None:
         """Into its lane, or onto the timer that will bring it there after its backoff."""
         if job.not_before > self.now:
+            self.backing_off.add(job.id)
             self.timers.add(job.not_before, Due.BACKOFF, job.id)
-        else:
+        elif job.due_at is None:
             self.queue.add(job)
+        else:
+            urgent = urgency(job, self.now)
+            self.queue.add(job, urgent.level)
+            self._note_urgency(job, urgent)
+
+    def dequeue(self, job: Job) -> None:
+        """A job that waits, out of its lane or out of its backoff."""
+        if job.id in self.backing_off:
+            self.backing_off.discard(job.id)
+        else:
+            self.queue.discard(job)
+            self.urgent.pop(job.id, None)
+
+    def hurry(self, job: Job) -> None:
+        """Its deadline has come nearer."""
+        urgent = urgency(job, self.now)
+        if urgent is Urgency.MISSED and self.urgent.get(job.id) is not urgent and not self.is_trial:
+            self.missed += 1
+        self.queue.boost(job, urgent.level)
+        self._note_urgency(job, urgent)
+
+    def _note_urgency(self, job: Job, urgent: Urgency) -> None:
+        if urgent:
+            self.urgent[job.id] = urgent
+        at = next_change(job, self.now)
+        if at is not None:
+            self.timers.add(at, Due.DEADLINE, job.id)
+
+    def forget_promise(self) -> None:
+        """Nothing is kept free; those that made way are looked at again."""
+        self.reservation = None
+        for band in self.queue.yielding():
+            self.queue.unpark(band)
+
+    def weight_of(self, tenant: TenantId) -> int:
+        owner = self.tenants.get(tenant)
+        return owner.weight if owner is not None else SHARE
+
+    def _set_lead(self) -> None:
+        """How far deadlines reach follows from what all nodes can do and how many share it."""
+        self.queue.set_lead(lead_of(self.places.capacity, self._boost_window_ms, self._boost_cap, self.weights))
 
     def _replace_run(self, key: RunId, new: Run | None) -> Run | None:
         old = _swap(self.runs, key, new)
@@ -232,10 +300,8 @@ class Tables:
             return
         self.usage[run.tenant].note_run(run, -1)
         self.queue.let_go(run.tenant)
-        slot = self.places.slot(run.node)
-        if slot is not None:
-            slot.release(run)
-            self.grown.add(run.node)
+        self.places.release(run)
+        self.grown.add(run.node)
 
     def _note_run(self, run: Run) -> None:
         self.runs_of[run.job].add(run.id)
@@ -250,18 +316,18 @@ class Tables:
             job = self.jobs.get(run.job)
             if job is not None:
                 self.watch_cost(job)
-        slot = self.places.slot(run.node)
-        if slot is not None:
-            slot.hold(run)
+        self.places.hold(run)
 
     def _replace_node(self, key: NodeId, new: Node | None) -> Node | None:
         old = _swap(self.nodes, key, new)
+        self.has_other_nodes = True
         if new is None:
             self.places.remove(key)
         else:
             held = (self.runs[run] for run in self.runs_on.get(key, ()))
             self.places.set(new, [run for run in held if not run.is_over])
             self.grown.add(key)
+        self._set_lead()
         return old
 
     def _replace_volume(self, key: VolumeId, new: Volume | None) -> Volume | None:

@@ -9,6 +9,8 @@ from windlass.core.model.ids import Millis
 class Due(StrEnum):
     BACKOFF = "backoff"
     """A retried job may be queued again."""
+    DEADLINE = "deadline"
+    """A queued job comes nearer to its deadline: at risk, critical, missed."""
     RUN_TTL = "run-ttl"
     VOLUME_TTL = "volume-ttl"
     KEY = "key"

@@ -33,6 +33,12 @@ class Policy(Struct, frozen=True, kw_only=True):
     """What an admin may turn."""
 
     queueing: Queueing = Queueing.FAIR
+    boost_cap: int = 100
+    """How far deadlines may reach across tenants, all of them together: thousandths of a window of service."""
+    boost_window_ms: Millis = Millis(3_600_000)
+    """That window: what all nodes can do in so long."""
+    is_backfilling: bool = True
+    """Short jobs may use what is kept free for a big one, if they are over before it starts."""
     retry_backoff_ms: Millis = Millis(1_000)
     """Before the first retry; doubles with each."""
     retry_backoff_max_ms: Millis = Millis(60_000)
@@ -48,7 +54,10 @@ class World:
     def __init__(self, *, epoch: int, policy: Policy | None = None) -> None:
         self.epoch = epoch
         self.policy = policy or Policy()
-        self.tables = Tables()
+        self.tables = Tables(
+            boost_cap=self.policy.boost_cap if self.policy.queueing is Queueing.FAIR else 0,
+            boost_window_ms=self.policy.boost_window_ms,
+        )
         self.journal = Journal()
         self.number = 0
         """Of the newest decision."""
@@ -90,10 +99,12 @@ class World:
         try:
             yield self
         finally:
+            self.tables.now = then  # first: what is put back is put back into the present
             self.undo_to(size)
             woken = self.tables.woken or ()
-            self.number, self.tables.now, self.tables.woken = number, then, None
+            self.number, self.tables.woken = number, None
             self._send_back(woken)
+            self.tables.forget_promise()  # found out about a World that is no more
             while self.tables.tried:
                 self.tables.queue.let_go(self.tables.tried.pop())  # held for what was only tried, or at a time to come
 
@@ -110,11 +121,11 @@ class World:
         self.journal.append(Entry(self.number, table, key, old, None))
 
     def _send_back(self, jobs: Iterable[JobId]) -> None:
-        """Whoever was let into the queue by a trial's time waits for the real one again."""
+        """Whoever was let into the queue, or made urgent, by a trial's time waits for the real one again."""
         for key in jobs:
             job = self.tables.jobs.get(key)
-            if job is not None and job.is_waiting and job.not_before > self.tables.now:
-                self.tables.queue.discard(job)
+            if job is not None and job.is_waiting:
+                self.tables.dequeue(job)
                 self.tables.enqueue(job)
 
     def undo_to(self, size: int) -> None:

@@ -1,0 +1,127 @@
+"""Deserved and received: what each tenant would have been given by an ideal scheduler, and what it was.
+
+The ideal divides every bit of service at once, by weight, among the tenants that have jobs waiting (and whoever is served just
+now). It is kept as one number that grows with the service for a unit of weight; a tenant that waits need not be touched until it
+is asked about, stops waiting, or changes its weight. A measurement, not a decision: it is not stored, and starts anew with each
+leadership.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.core.fairness.ledger import Work
+from windlass.core.model.ids import Millis, TenantId
+
+MARK_MS: Final = Millis(300_000)
+"""How finely a window can be told."""
+_MARKS: Final = 13
+"""An hour of them, and the one before."""
+_SCALE: Final = 1 << 32
+"""Of the service for a unit of weight: nothing is lost to rounding that anyone would miss."""
+
+
+class Standing(Struct, frozen=True, kw_only=True):
+    tenant: TenantId
+    weight: int
+    deserved: Work
+    received: Work
+
+    @property
+    def lag(self) -> Work:
+        """What it is behind; negative when it is ahead."""
+        return self.deserved - self.received
+
+
+class Standings:
+    def __init__(self, weight_of: Callable[[TenantId], int]) -> None:
+        self._weight_of = weight_of
+        self._sides: dict[TenantId, _Side] = {}
+        self._given = 0
+        """Service for a unit of weight, scaled."""
+        self._weights = 0
+        """Of those that wait."""
+        self.since: Millis | None = None
+        self._marks: deque[tuple[Millis, dict[TenantId, tuple[Work, Work]]]] = deque(maxlen=_MARKS)
+
+    def waits(self, tenant: TenantId, does: bool) -> None:
+        """Its first job has come, or its last one has left."""
+        side = self._side(tenant)
+        self._settle(side)
+        side.waits = does
+        self._weights += side.weight if does else -side.weight
+
+    def weigh(self, tenant: TenantId) -> None:
+        """Its weight may have changed."""
+        side = self._sides.get(tenant)
+        if side is not None:
+            self._settle(side)
+            weight = self._weight_of(tenant)
+            if side.waits:
+                self._weights += weight - side.weight
+            side.weight = weight
+
+    def serve(self, tenant: TenantId, work: Work, now: Millis) -> None:
+        """A charge, or a correction of one, which may be less than nothing."""
+        if self.since is None:
+            self.since = now
+        if not self._marks or now >= self._marks[-1][0] + MARK_MS:
+            self._mark(now)
+        side = self._side(tenant)
+        side.received += work
+        weights = self._weights if side.waits else self._weights + side.weight
+        given = work * _SCALE // weights
+        self._given += given
+        if not side.waits:
+            side.deserved += given * side.weight
+            side.seen = self._given
+
+    def all(self, now: Millis, *, window_ms: Millis | None = None) -> tuple[Millis, list[Standing]]:
+        """From when on, and everybody's: since the start, or since the newest mark that is no younger than the window."""
+        since, before = self.since if self.since is not None else now, dict[TenantId, tuple[Work, Work]]()
+        if window_ms is not None:
+            for at, mark in reversed(self._marks):
+                if at <= now - window_ms:
+                    since, before = at, mark
+                    break
+        return since, [self._standing(tenant, before.get(tenant, (0, 0))) for tenant in self._sides]
+
+    def _standing(self, tenant: TenantId, before: tuple[Work, Work]) -> Standing:
+        side = self._sides[tenant]
+        self._settle(side)
+        return Standing(
+            tenant=tenant,
+            weight=side.weight,
+            deserved=side.deserved // _SCALE - before[0],
+            received=side.received - before[1],
+        )
+
+    def _mark(self, now: Millis) -> None:
+        for side in self._sides.values():
+            self._settle(side)
+        everyone = {tenant: (side.deserved // _SCALE, side.received) for tenant, side in self._sides.items()}
+        self._marks.append((now, everyone))
+
+    def _side(self, tenant: TenantId) -> "_Side":
+        side = self._sides.get(tenant)
+        if side is None:
+            side = self._sides[tenant] = _Side(self._weight_of(tenant), self._given)
+        return side
+
+    def _settle(self, side: "_Side") -> None:
+        if side.waits:
+            side.deserved += (self._given - side.seen) * side.weight
+        side.seen = self._given
+
+
+class _Side:
+    __slots__ = ("deserved", "received", "seen", "waits", "weight")
+
+    def __init__(self, weight: int, seen: int) -> None:
+        self.weight = weight
+        self.seen = seen
+        self.waits = False
+        self.deserved = 0
+        self.received = 0

@@ -1,0 +1,95 @@
+"""Nodes of one class answer every question alike but for what is free on them: they are asked once, and sorted by that."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from windlass.core.model.ids import NodeId
+from windlass.core.model.node import Node
+from windlass.core.model.resources import Resources
+from windlass.core.model.shape import Shape
+from windlass.core.placement.sorting import Item, Sorted
+
+ClassKey = tuple[object, ...]
+
+
+def class_of(node: Node) -> ClassKey:
+    return (node.pool, node.runtimes, node.labels, node.state)
+
+
+class NodeClass:
+    """`node` is one of them: pool, runtimes, labels and state are everyone's."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.members: set[NodeId] = set()
+        self._free = Sorted()
+        """Those with a run slot left: free GPUs, cores, memory, and who."""
+        self._capacity: Counter[Resources] = Counter()
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def join(self, node: Node) -> None:
+        self.members.add(node.id)
+        self._capacity[node.capacity] += 1
+
+    def leave(self, node: Node) -> None:
+        self.members.discard(node.id)
+        self._capacity[node.capacity] -= 1
+        if not self._capacity[node.capacity]:
+            del self._capacity[node.capacity]
+
+    def list(self, item: Item) -> None:
+        self._free.add(item)
+
+    def unlist(self, item: Item) -> None:
+        self._free.remove(item)
+
+    def fits_ever(self, needs: Resources) -> bool:
+        return any(needs.fits_in(capacity) for capacity in self._capacity)
+
+    def fitting(self, needs: Resources) -> Iterator[Item]:
+        """Those with room, the fullest first. Leaps over what has cores but no memory, or neither."""
+        free, gpus, cpu, memory = self._free, needs.gpus, needs.cpu_millis, needs.memory_bytes
+        item = free.at_least((gpus, cpu, memory))
+        while item is not None:
+            if item[1] < cpu:
+                item = free.at_least((item[0], cpu, memory))
+            elif item[2] < memory:
+                item = free.at_least((item[0], item[1], memory))
+            else:
+                yield item
+                item = free.at_least((*item, ""))  # the next one
+
+    def refusals(self, needs: Resources) -> Counter[str]:
+        """What rules its nodes out when none fits: each is counted by the first thing it lacks."""
+        free, cpu = self._free, needs.cpu_millis
+        counts: Counter[str] = Counter()
+        counts["run slots used"] = len(self.members) - len(free)
+        counts["gpu in use"] = free.below((needs.gpus,))
+        lacking_cpu, item = 0, free.at_least((needs.gpus,))
+        while item is not None:
+            lacking_cpu += free.below((item[0], cpu)) - free.below((item[0],))
+            item = free.at_least((item[0] + 1,))
+        counts["cpu in use"] = lacking_cpu
+        counts["memory in use"] = len(free) - counts["gpu in use"] - lacking_cpu
+        return counts
+
+    def emptiest(self) -> Iterator[Item]:
+        return self._free.descending()
+
+
+def mismatch(shape: Shape, node: Node) -> tuple[str, ...]:
+    """What no amount of waiting changes: wrong pool, runtime, label, pinned elsewhere."""
+    faults: list[str] = []
+    if shape.node is not None and shape.node != node.id:
+        faults.append("volume on another node")
+    if shape.pools and node.pool not in shape.pools:
+        faults.append("pool")
+    elif shape.allowed and node.pool not in shape.allowed:
+        faults.append("pool not allowed")
+    if shape.runtime not in node.runtimes:
+        faults.append("runtime")
+    labels = dict(node.labels)
+    faults.extend(f"label {key}" for key, value in shape.labels if labels.get(key) != value)
+    return tuple(faults)

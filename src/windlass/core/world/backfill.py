@@ -1,0 +1,76 @@
+"""Who may pass the first of those that found no place, and where. Between the queue's "who is next" and placement's "where"."""
+
+from collections.abc import Collection
+
+from msgspec import Struct
+
+from windlass.core.fairness.lanes import Lane
+from windlass.core.model.ids import Millis, NodeId
+from windlass.core.model.job import Job
+from windlass.core.placement.nodes import Spot, Waiting
+from windlass.core.placement.reservation import CANDIDATES_MAX, Reservation, may_pass, opening, reserve
+from windlass.core.world.world import World
+
+
+class Yields(Struct, frozen=True):
+    """There is room, but only where somebody who is first was promised it."""
+
+    reasons: tuple[tuple[str, int], ...] = (("kept free for a job that is first", 1),)
+
+
+def find_spot(
+    world: World, lane: Lane, job: Job, now: Millis, *, among: Collection[NodeId] | None = None
+) -> Spot | Waiting | Yields | None:
+    """Where `job`, the head of `lane`, may start. None: somebody else has become first; ask who is next again."""
+    tables = world.tables
+    spot = tables.places.pick(lane.shape, among=among)
+    if isinstance(spot, Waiting) or not world.policy.is_backfilling:
+        return spot
+    first = tables.queue.blocked()
+    if first is None or not tables.queue.is_before(first[0], lane):
+        return spot
+    if not _keeps_promise(world, *first):
+        return None
+    promised = _promised(world, first[1], now)
+    if promised is None or promised.node != spot.node or may_pass(job, promised, now):
+        return spot
+    elsewhere = tables.places.pick(lane.shape, among=among, besides=promised.node)
+    return elsewhere if isinstance(elsewhere, Spot) else Yields()
+
+
+def review_promise(world: World, now: Millis) -> None:
+    """A run it counts on is late: the start it promised has moved, and who made way for it is asked again."""
+    promised = world.tables.reservation
+    if promised is not None and promised.holds_until is not None and promised.holds_until <= now:
+        for band in world.tables.queue.yielding():
+            world.tables.queue.unpark(band)
+
+
+def has_lapsed(world: World) -> bool:
+    """When nobody else is next: whether any of those that made way may go on now."""
+    first = world.tables.queue.blocked()
+    return first is not None and bool(world.tables.queue.yielding()) and not _keeps_promise(world, *first)
+
+
+def _keeps_promise(world: World, lane: Lane, job: Job) -> bool:
+    """False when the first that is parked is not who was promised something: whoever made way need not do so any more."""
+    tables = world.tables
+    if lane.band.yields:
+        tables.queue.unpark(lane.band)
+        return False
+    if tables.reservation is not None and tables.reservation.job != job.id:
+        tables.forget_promise()
+        return False
+    return True
+
+
+def _promised(world: World, first: Job, now: Millis) -> Reservation | None:
+    """To `first`: found out once, and again when its node has changed."""
+    tables = world.tables
+    known = tables.reservation
+    slot = tables.places.slot(known.node) if known is not None else None
+    if known is None or slot is None or not slot.node.takes_runs:
+        tables.reservation = reserve(first, tables.places.candidates(first.shape, CANDIDATES_MAX), now)
+    elif slot.version != known.version or (known.holds_until is not None and known.holds_until <= now):
+        tables.reservation = opening(first, slot, now)
+    return tables.reservation
