@@ -92,6 +92,7 @@ async def open_local(
             clock=clock,
             ids=ids,
             sealer=KeyFiles(installation.keys),
+            guard=journal,
             failpoints=failpoints,
             offload=one_thread(),
             policy=Policy(only_tenant=LOCAL_TENANT if machine.kind == "process" else None),

@@ -25,7 +25,7 @@ from windlass.ports.ids import Ids
 from windlass.ports.logs import Logs
 from windlass.ports.readmodel import ReadTables
 from windlass.ports.runtime import Machine, Runtime
-from windlass.ports.secrets import Sealer
+from windlass.ports.secrets import Guard, Sealer
 from windlass.ports.store import Store
 
 
@@ -41,6 +41,7 @@ async def assemble(
     clock: Clock,
     ids: Ids,
     sealer: Sealer,
+    guard: Guard,
     failpoints: Failpoints,
     offload: Offload,
     policy: Policy | None = None,
@@ -74,7 +75,7 @@ async def assemble(
         treasury=treasury,
         logbook=logs,
         artifacts=Artifacts(brain, runtime),
-        terminals=Terminals(brain, runtime, ids, secrets),
+        terminals=Terminals(brain, runtime, ids, secrets, guard),
         secrets=secrets,
         blobs=blobs,
         clock=clock,

@@ -33,6 +33,9 @@ log = structlog.get_logger()
 _RESEALED_AT_ONCE: Final = 32
 """Boxes in one decision: a few MiB at the most, so that a rotation never holds up anybody's commit for long."""
 _LOOK_AGAIN_MS: Final = 30_000
+_VARIABLES_BYTES_MAX: Final = 512 * 1024
+_FILES_BYTES_MAX: Final = 1 << 20
+"""Of one run: what a kernel takes as an environment, and what a node should have to keep in memory."""
 _NOT_STARTED: Final = frozenset({RunState.ASSIGNED, RunState.STARTING})
 _SHOWN_USERS: Final = 20
 
@@ -112,6 +115,7 @@ class Secrets:
             files=tuple((one.name, _value(values, one)) for one in spec.secret_files),
             credentials=await self.credentials(found.tenant, spec.image),
         )
+        _check_size(handed)
         self._startable(node, run, token)  # it may have been cancelled, or taken away, while boxes were read
         return handed
 
@@ -128,8 +132,8 @@ class Secrets:
             version=login.version,
         )
 
-    def is_guarded(self, image: str) -> bool:
-        return self._brain.world.tables.vault.is_guarded(registry_of(image))
+    def is_guarded(self, registry: str) -> bool:
+        return self._brain.world.tables.vault.is_guarded(registry)
 
     # — another data key —
 
@@ -280,3 +284,10 @@ def _text(values: Mapping[str, Mapping[str, bytes]], wanted: SecretVariable) -> 
     if not verbs.fits_variable(value):
         raise SecretMissing(f"the key {wanted.key!r} of the secret {wanted.secret!r} cannot be a variable any more")
     return value.decode()
+
+
+def _check_size(handed: Handed) -> None:
+    variables = sum(len(value.encode()) for _, value in handed.variables)
+    if variables > _VARIABLES_BYTES_MAX or sum(len(content) for _, content in handed.files) > _FILES_BYTES_MAX:
+        most = f"{_VARIABLES_BYTES_MAX} bytes of variables and {_FILES_BYTES_MAX} of files"
+        raise SecretMissing(f"its secrets are larger than a run can be handed: {most}")

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 from windlass.control.brain import Brain
 from windlass.control.secrets import Secrets
+from windlass.core.distribution.reference import registry_of
 from windlass.core.errors import Conflict, NotFound
 from windlass.core.model.ids import RunId, TenantId
 from windlass.core.model.run import RunState
@@ -12,16 +13,18 @@ from windlass.core.model.views import JobView
 from windlass.core.model.volume import VolumeState
 from windlass.ports.ids import Ids
 from windlass.ports.runtime import ImageAccess, Runtime, Terminal
+from windlass.ports.secrets import Guard
 
 _SHELL = ("sh",)
 
 
 class Terminals:
-    def __init__(self, brain: Brain, runtime: Runtime, ids: Ids, secrets: Secrets) -> None:
+    def __init__(self, brain: Brain, runtime: Runtime, ids: Ids, secrets: Secrets, guard: Guard) -> None:
         self._brain = brain
         self._runtime = runtime
         self._ids = ids
         self._secrets = secrets
+        self._guard = guard
 
     @asynccontextmanager
     async def attach(self, view: JobView) -> AsyncIterator[Terminal]:
@@ -57,11 +60,11 @@ class Terminals:
 
     async def _check_access(self, tenant: TenantId, image: str) -> None:
         """A shell is no way round a registry: the image is had in the tenant's own name, as for a run."""
-        access = ImageAccess(
-            tenant=tenant,
-            credentials=await self._secrets.credentials(tenant, image),
-            is_guarded=self._secrets.is_guarded(image),
-        )
+        registry, credentials = registry_of(image), await self._secrets.credentials(tenant, image)
+        if credentials is not None:
+            await self._guard.note_guarded(registry)
+        is_guarded = self._secrets.is_guarded(registry) or self._guard.is_guarded(registry)
+        access = ImageAccess(tenant=tenant, credentials=credentials, is_guarded=is_guarded)
         async for _ in self._runtime.ensure_image(image, access=access):
             pass
 

@@ -22,6 +22,16 @@ class Unsealable(WindlassError):
     default_code = "secret-sealed"
 
 
+class Guard(Protocol):
+    """What a node remembers of registries that somebody used a login at: images from there are not everybody's, ever after."""
+
+    def is_guarded(self, registry: str) -> bool: ...
+
+    async def note_guarded(self, registry: str) -> None:
+        """Durable when it returns; to be called before the pull."""
+        ...
+
+
 class Sealer(Protocol):
     """The verbs are plain functions: a box is small and sealing takes microseconds."""
 

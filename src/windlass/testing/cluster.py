@@ -33,7 +33,7 @@ from windlass.testing.network import CALM, FaultyLink, Network
 from windlass.testing.plane import NoFetcher
 from windlass.testing.runtime import FakeMachine, FakeRuntime
 from windlass.testing.runtime.machine import Container
-from windlass.testing.secrets import MemorySealer
+from windlass.testing.secrets import MemoryGuard, MemorySealer
 from windlass.testing.store import CALM as CALM_COMMIT
 from windlass.testing.store import Fate, FaultyStore, MemoryStore, Mishap, seeded_plan
 from windlass.testing.virtual import Process, VirtualClock, VirtualLoop
@@ -228,6 +228,7 @@ class ServerHost:
             clock=cluster.clock,
             ids=cluster.ids,
             sealer=cluster.sealer,
+            guard=MemoryGuard(),
             failpoints=cluster.failpoints.of(process),
             offload=in_place,
             policy=cluster.policy,

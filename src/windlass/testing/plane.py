@@ -84,6 +84,7 @@ async def memory_home(
             clock=clock,
             ids=SystemIds(),
             sealer=sealer or MemorySealer(),
+            guard=journal,
             failpoints=NONE,
             offload=one_thread(),
         )

@@ -29,3 +29,16 @@ class MemorySealer:
 
     def forget_before(self, key: int) -> None:
         self.oldest = max(self.oldest, key)
+
+
+class MemoryGuard:
+    """For a control plane without a node of its own."""
+
+    def __init__(self) -> None:
+        self._registries: set[str] = set()
+
+    def is_guarded(self, registry: str) -> bool:
+        return registry in self._registries
+
+    async def note_guarded(self, registry: str) -> None:
+        self._registries.add(registry)

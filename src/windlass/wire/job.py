@@ -28,7 +28,7 @@ from windlass.core.model.resources import Resources
 from windlass.core.model.secret import DEFAULT_KEY, SecretFile, SecretVariable
 from windlass.core.model.submission import Submission
 from windlass.wire import names, quantities, urls
-from windlass.wire.faults import validate
+from windlass.wire.faults import show, validate
 
 API_VERSION: Final = "windlass.dev/v1"
 COMMAND_BYTES_MAX: Final = 128 * 1024
@@ -72,6 +72,11 @@ def _check_env(env: "dict[str, str | SecretRefDocument]") -> "dict[str, str | Se
         raise ValueError(f"variables have at most {ENV_BYTES_MAX} bytes together")
     names.read_env(texts)
     return env
+
+
+def _check_names(references: "dict[str, SecretRefDocument]") -> "dict[str, SecretRefDocument]":
+    names.read_env(dict.fromkeys(references, ""))
+    return references
 
 
 def _read_lost_after(value: object) -> int:
@@ -188,6 +193,11 @@ Env = Annotated[
     Field(max_length=1000, json_schema_extra={"propertyNames": {"pattern": names.ENV_NAME_PATTERN}}),
     AfterValidator(_check_env),
 ]
+SecretEnv = Annotated[
+    dict[str, SecretRefDocument],
+    Field(max_length=1000, json_schema_extra={"propertyNames": {"pattern": names.ENV_NAME_PATTERN}}),
+    AfterValidator(_check_names),
+]
 SecretFiles = Annotated[dict[SecretKey, SecretRefDocument], Field(max_length=SECRET_FILES_MAX)]
 
 
@@ -224,6 +234,8 @@ class JobSpecDocument(Strict):
     image: Image | None = None
     command: Command = Field(default_factory=list)
     env: Env = Field(default_factory=dict)
+    secret_env: SecretEnv = Field(default_factory=dict)
+    """The references of `env` in a mapping of their own: a CRD cannot have a text or a mapping in one place."""
     secret_files: SecretFiles = Field(default_factory=dict)
     workdir: ContainerPath | None = None
     resources: ResourcesDocument = shared(ResourcesDocument())
@@ -307,7 +319,7 @@ def _core_spec(document: JobDocument, preset_image: str) -> JobSpec:
         env=tuple((name, value) for name, value in spec.env.items() if isinstance(value, str)),
         secret_env=tuple(
             SecretVariable(name=name, secret=value.secret, key=value.key)
-            for name, value in spec.env.items()
+            for name, value in (*spec.env.items(), *spec.secret_env.items())
             if isinstance(value, SecretRefDocument)
         ),
         secret_files=tuple(
@@ -348,9 +360,18 @@ def _presence_faults(data: object, *, runtime: str, preset_image: str) -> list[F
             for name in _PRESET_FIELDS
             if name in spec
         ]
+    faults += [Fault(f"spec.secretEnv.{show(name)}", "is a variable of env too") for name in _twice(spec)]
     if VOLUME_TTL in spec and VOLUME_TTL_ALIAS in spec:
         faults.append(Fault(f"spec.{VOLUME_TTL_ALIAS}", f"is another name of {VOLUME_TTL}; give one of them"))
     return faults
+
+
+def _twice(spec: Mapping[str, Any]) -> list[str]:
+    """Variables that are given in both places they may be given in."""
+    env, more = spec.get("env"), spec.get("secretEnv")
+    if not isinstance(env, Mapping) or not isinstance(more, Mapping):
+        return []
+    return [name for name in more if isinstance(name, str) and name in env]
 
 
 def pairs(mapping: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

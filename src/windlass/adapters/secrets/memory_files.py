@@ -5,13 +5,15 @@ not reach a disk because a machine is set up otherwise. Blocking; the files are 
 """
 
 import os
+import re
 import shutil
 import stat
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from windlass.core.errors import Conflict
+from windlass.core.errors import Conflict, Invalid
 from windlass.core.model.ids import RunId
 from windlass.ports.runtime import StartFailed
 
@@ -21,6 +23,7 @@ _RUN_MODE: Final = 0o555
 """The run's directory as its container sees it; the one above lets nobody else through."""
 _OUR_MODE: Final = 0o700
 _MOUNTS: Final = Path("/proc/self/mounts")
+_RUN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 
 
 class MemoryFiles:
@@ -31,7 +34,7 @@ class MemoryFiles:
 
     def directory(self, run: RunId) -> Path:
         """Of the run, made if it is not there yet."""
-        path = self._base() / run
+        path = self._base() / _checked(run)
         path.mkdir(mode=_OUR_MODE, exist_ok=True)
         return path
 
@@ -56,19 +59,21 @@ class MemoryFiles:
 
     def drop(self, run: RunId) -> None:
         """Absent is fine."""
-        for root in self._roots:
-            path = root / self._name() / run
-            if path.parent.is_dir() and path.is_dir():
+        for base in self._bases():
+            path = base / _checked(run)
+            if path.is_dir():
                 os.chmod(path, _OUR_MODE)
                 shutil.rmtree(path)
 
     def drop_all(self) -> None:
-        for root in self._roots:
-            path = root / self._name()
-            if path.is_dir() and path.stat().st_uid == os.geteuid():
-                for run in path.iterdir():
-                    os.chmod(run, _OUR_MODE)
-                shutil.rmtree(path)
+        for base in self._bases():
+            for run in base.iterdir():
+                os.chmod(run, _OUR_MODE)
+            shutil.rmtree(base)
+
+    def _bases(self) -> list[Path]:
+        """Ours that are there; a machine may have been set up otherwise when they were made."""
+        return [path for path in (root / self._name() for root in self._roots) if _is_ours(path)]
 
     def _name(self) -> str:
         return f"windlass-{self._installation}"
@@ -80,12 +85,27 @@ class MemoryFiles:
                 "this node has no tmpfs for secret files", hint="mount one at /run or /dev/shm, or use variables"
             )
         path = root / self._name()
-        path.mkdir(mode=_OUR_MODE, exist_ok=True)
-        found = path.lstat()  # anybody may write to /dev/shm: what lies there under our name need not be ours
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        with suppress(FileExistsError):
+            path.mkdir(mode=_OUR_MODE)
+        if not _is_ours(path):
             raise Conflict(f"{path} belongs to somebody else", code="name-taken")
         os.chmod(path, _OUR_MODE)
         return path
+
+
+def _checked(run: RunId) -> str:
+    if not _RUN.fullmatch(run):
+        raise Invalid(f"{run[:64]!r} is not a run's id")
+    return run
+
+
+def _is_ours(path: Path) -> bool:
+    """Anybody may write to /dev/shm: what lies there under our name need not be ours, nor what it seems to be."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
 
 
 def _write(path: Path, content: bytes, *, user: int, group: int) -> None:

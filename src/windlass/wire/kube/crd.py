@@ -1,7 +1,8 @@
 """The CRD of EphemeralAccelerationJob, made from the models that validate every manifest: one truth for both doors.
 
 What the schema refuses, the API server refuses with the field named. It is never stricter than the manifest's validator
-in what it means, only in what it can carry: a command is a list here, a fraction of a core a text ("500m").
+in what it means, only in what it can carry: a command is a list here, a fraction of a core a text ("500m"),
+a variable that is a secret's stands in `secretEnv`.
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from windlass.wire.job import VOLUME_TTL_ALIAS, JobSpecDocument
 from windlass.wire.kube.names import GROUP, KIND, PLURAL, SHORT, VERSION, Document
 from windlass.wire.kube.schema import Schema, structural
 from windlass.wire.kube.status import StatusDocument
-from windlass.wire.names import DNS_LABEL_PATTERN, ENV_NAME_PATTERN, LABEL_KEY_PATTERN
+from windlass.wire.names import DNS_LABEL_PATTERN, ENV_NAME_PATTERN, LABEL_KEY_PATTERN, SECRET_KEY_PATTERN
 from windlass.wire.quantities import write_bytes, write_cpu, write_seconds
 
 _WRITTEN: Final[Mapping[str, Any]] = {
@@ -95,7 +96,7 @@ def _spec() -> Schema:
 
 def _add_rules(spec: Schema) -> None:
     fields = spec["properties"]
-    for name in ("command", "env"):
+    for name in ("command", "env", "secretEnv", "secretFiles"):
         fields[name].pop("default", None)
     items = fields["command"]["items"]
     items["maxLength"] = 131_072
@@ -103,6 +104,12 @@ def _add_rules(spec: Schema) -> None:
     _rules(
         fields["env"], f"self.all(k, k.matches('{ENV_NAME_PATTERN}'))", "names are letters, digits, '_', '.' and '-'"
     )
+    _rules(
+        fields["secretEnv"],
+        f"self.all(k, k.matches('{ENV_NAME_PATTERN}'))",
+        "names are letters, digits, '_', '.' and '-'",
+    )
+    _rules(fields["secretFiles"], f"self.all(k, k.matches('{SECRET_KEY_PATTERN}'))", "a file's name, and no path")
     keys = f"self.all(k, k.matches('{LABEL_KEY_PATTERN}') && !k.startsWith('windlass.dev/'))"
     _rules(fields["nodeSelector"], keys, "keys are [domain/]name, not under windlass.dev/")
     for parent in ("input", "output"):

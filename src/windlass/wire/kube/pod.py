@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from windlass.core.model.job import OnLostNode
+from windlass.core.model.job import JobSpec, OnLostNode
 from windlass.core.model.submission import Submission
 from windlass.wire.kube.names import (
     ATTEMPT_LABEL,
@@ -25,6 +25,9 @@ from windlass.wire.quantities import write_bytes, write_cpu
 
 NOT_READY: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 VOLUME: Final = "artifacts"
+SECRETS: Final = "/run/secrets"
+SECRETS_VOLUME: Final = "secrets"
+SECRETS_MODE: Final = 0o400
 
 
 class PodPolicy(Struct, frozen=True, kw_only=True):
@@ -48,7 +51,7 @@ def run_pod(job: str, uid: str, attempt: int, asked: Submission, policy: PodPoli
     container: Document = {
         "name": CONTAINER,
         "image": spec.image,
-        "env": [{"name": name, "value": value} for name, value in _environment(job, uid, attempt, asked)],
+        "env": [*_secret_variables(spec), *_plain(_environment(job, uid, attempt, asked))],
         "resources": _resources(asked, policy),
         "securityContext": _container_security(),
         "volumeMounts": [{"name": VOLUME, "mountPath": ARTIFACTS}],
@@ -65,12 +68,34 @@ def run_pod(job: str, uid: str, attempt: int, asked: Submission, policy: PodPoli
         "tolerations": [*policy.tolerations, *_lost_node_tolerations(asked)],
         "nodeSelector": {**dict(asked.node_labels), **dict(policy.node_selector)},
     }
+    if spec.secret_files:
+        container["volumeMounts"].append({"name": SECRETS_VOLUME, "mountPath": SECRETS, "readOnly": True})
+        body["volumes"].append(_secret_files(spec))
     if asked.timeout_ms is not None:
         body["activeDeadlineSeconds"] = asked.timeout_ms // 1000
     marks = {**labels(job, "run"), ATTEMPT_LABEL: str(attempt)}
     if spec.queue_name:
         marks[KUEUE_LABEL] = spec.queue_name
     return _pod(pod_name(job, attempt), marks, body, owner(job, uid))
+
+
+def _plain(variables: Sequence[tuple[str, str]]) -> list[Document]:
+    return [{"name": name, "value": value} for name, value in variables]
+
+
+def _secret_variables(spec: JobSpec) -> list[Document]:
+    """By reference only: the values are the cluster's Secrets, and we never see them."""
+    return [
+        {"name": one.name, "valueFrom": {"secretKeyRef": {"name": one.secret, "key": one.key}}}
+        for one in spec.secret_env
+    ]
+
+
+def _secret_files(spec: JobSpec) -> Document:
+    sources = [
+        {"secret": {"name": one.secret, "items": [{"key": one.key, "path": one.name}]}} for one in spec.secret_files
+    ]
+    return {"name": SECRETS_VOLUME, "projected": {"defaultMode": SECRETS_MODE, "sources": sources}}
 
 
 def side_pod(
@@ -167,6 +192,8 @@ def _environment(job: str, uid: str, attempt: int, asked: Submission) -> list[tu
         "WINDLASS_INPUT": spec.input_path,
         "WINDLASS_OUTPUT": spec.output_path,
     }
+    if spec.secret_files:
+        ours["WINDLASS_SECRETS"] = SECRETS
     return list(ours.items())
 
 

@@ -41,6 +41,8 @@ def _convert(schema: Mapping[str, Any], defs: Mapping[str, Any]) -> Schema:
         return _convert({**defs[schema["$ref"].rpartition("/")[2]], **_without(schema, "$ref")}, defs)
     if "anyOf" in schema:
         return _any_of(schema, defs)
+    if "oneOf" in schema:  # a text or a mapping: only the text can be said here
+        return _convert({**schema["oneOf"][0], **_without(schema, "oneOf")}, defs)
     out = {key: value for key, value in schema.items() if key in _KEPT}
     if "const" in schema:
         out["enum"] = [schema["const"]]
@@ -48,6 +50,8 @@ def _convert(schema: Mapping[str, Any], defs: Mapping[str, Any]) -> Schema:
         out["properties"] = {name: _convert(part, defs) for name, part in schema["properties"].items()}
     if isinstance(schema.get("additionalProperties"), Mapping):
         out["additionalProperties"] = _convert(schema["additionalProperties"], defs)
+    for part in schema.get("patternProperties", {}).values():
+        out["additionalProperties"] = _convert(part, defs)
     if "items" in schema:
         out["items"] = _convert(schema["items"], defs)
     return out
