@@ -133,6 +133,26 @@ async def test_a_tenant_has_a_bounded_number_of_secrets_and_may_still_change_tho
     assert (await api.client.put("/api/v1/registries/r7.example.com", json=login)).json()["version"] == 2
 
 
+async def test_every_change_leaves_one_record_and_no_record_holds_a_value(api: ApiHome) -> None:
+    admin = api.bearer(roles=("admin",))
+    await put(api, "hub", value=b"canary")
+    await api.client.put("/api/v1/registries/r.example.com", json={"username": "ci", "password": "canary"})
+    await api.client.post("/api/v1/secrets/rotate-key", headers=admin)
+    await api.client.delete("/api/v1/registries/r.example.com")
+    await api.client.delete("/api/v1/secrets/hub")
+    await api.client.delete("/api/v1/secrets/hub")
+    answer = await api.client.get("/api/v1/audit?order=oldest", headers=admin)
+    done = [one for one in answer.json()["items"] if one["outcome"] == "done"]
+    assert [(one["verb"], one["kind"], one["name"]) for one in done] == [
+        ("set", "Secret", "hub"),
+        ("login", "RegistryLogin", "r.example.com"),
+        ("rotate", "DataKey", "2"),
+        ("logout", "RegistryLogin", "r.example.com"),
+        ("remove", "Secret", "hub"),
+    ]
+    assert "canary" not in answer.text
+
+
 SECRETS: dict[str, tuple[str, Any, int]] = {
     "a name in capitals": ("UP", data(value=b"v"), 400),
     "a name of 64 letters": ("a" * 64, data(value=b"v"), 400),

@@ -67,8 +67,8 @@ class Home:
 async def home_at(directory: Path, engine: DockerEngine) -> AsyncIterator[Home]:
     settings, installation = Settings(data_dir=directory, docker_host=engine.host), Installation(directory)
     async with open_local(settings, installation, {}) as local, anyio.create_task_group() as tasks:
-        app, _ = make_application(local, settings, installation)
         tasks.start_soon(local.run)
+        app, _ = await make_application(local, settings, installation)
         clock, brain = local.plane.clock, local.plane.brain
         for tenant in (A, B):
             await brain.decide(lambda now, tenant=tenant: brain.world.set_tenant(Tenant(id=tenant), now=now))  # type: ignore[misc]
