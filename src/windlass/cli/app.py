@@ -24,11 +24,12 @@ _HERE = "windlass.cli.commands"
 VERBS: Mapping[str, Verb] = {
     "run": Verb(at=f"{_HERE}.run:run", section=RUN, help="Run a command, stream its output, return its exit code."),
     "apply": Verb(at=f"{_HERE}.apply:apply", section=RUN, help="Create what a manifest file describes."),
-    "get": Verb(at=f"{_HERE}.get:get", section=LOOK, help="List jobs, nodes or volumes."),
-    "describe": Verb(at=f"{_HERE}.describe:describe", section=LOOK, help="Everything about one job."),
+    "get": Verb(at=f"{_HERE}.get:get", section=LOOK, help="List jobs, nodes, volumes or tenants."),
+    "describe": Verb(at=f"{_HERE}.describe:describe", section=LOOK, help="Everything about one job or tenant."),
     "logs": Verb(at=f"{_HERE}.logs:logs", section=LOOK, help="What a job printed."),
     "watch": Verb(at=f"{_HERE}.watch:watch", section=LOOK, help="See changes as they happen."),
     "events": Verb(at=f"{_HERE}.events:events", section=LOOK, help="What happened, as it was recorded."),
+    "audit": Verb(at=f"{_HERE}.audit:audit", section=LOOK, help="Who did what; for admins."),
     "simulate": Verb(at=f"{_HERE}.simulate:simulate", section=LOOK, help="Replay a trace under other rules."),
     "cost": Verb(at=f"{_HERE}.money:cost", section=LOOK, help="What runs cost, by day, pool, job or tenant."),
     "savings": Verb(at=f"{_HERE}.money:savings", section=LOOK, help="Where money could be saved, with evidence."),
@@ -42,6 +43,7 @@ VERBS: Mapping[str, Verb] = {
     "release": Verb(at=f"{_HERE}.change:release", section=CHANGE, help="Let suspended jobs run."),
     "delete": Verb(at=f"{_HERE}.change:delete", section=CHANGE, help="Remove jobs and, if asked, their volumes."),
     "cleanup": Verb(at=f"{_HERE}.change:cleanup", section=CHANGE, help="Remove volumes whose time has passed."),
+    "tenants": Verb(at=f"{_HERE}.tenants:tenants", section=CHANGE, help="Who shares this server; their tokens."),
     "secrets": Verb(at=f"{_HERE}.secrets:secrets", section=CHANGE, help="Values that jobs are handed when they start."),
     "registries": Verb(at=f"{_HERE}.registries:registries", section=CHANGE, help="Logins at image registries."),
 }

@@ -24,6 +24,7 @@ from windlass.client.documents import (
     Upload,
     Volume,
 )
+from windlass.client.governing import Governing
 from windlass.client.streams import EventStream, Followed
 from windlass.client.transport import Answer, Query, Stream, Transport, segment
 from windlass.core.errors import Conflict, Unavailable
@@ -43,7 +44,7 @@ _ENCODER = msgspec.json.Encoder(decimal_format="number")
 Applied = Literal["created", "unchanged"]
 
 
-class Client:
+class Client(Governing):
     """Not for use from several threads at once; `another()` gives each its own."""
 
     def __init__(self, connection: Connection, *, transport: Transport | None = None) -> None:

@@ -167,3 +167,42 @@ class Login(TypedDict):
 class Rotation(TypedDict):
     key: int
     left: int
+
+
+class TenantManifest(TypedDict):
+    apiVersion: str
+    kind: str
+    metadata: Metadata
+    spec: Document
+    status: Document
+
+
+class IssuedToken(TypedDict, total=False):
+    id: str
+    tenant: str
+    subject: str
+    role: str
+    issuedAt: str | None
+    expiresAt: str
+    revokedAt: str | None
+    token: str
+    """Only in the answer that issued it."""
+
+
+class AuditRecord(TypedDict, total=False):
+    number: int
+    at: str
+    subject: str
+    tenant: str
+    token: str
+    address: str
+    request: str
+    verb: str
+    kind: str
+    name: str
+    uid: str
+    owner: str
+    others: list[str]
+    outcome: Literal["done", "refused"]
+    code: str | None
+    skipped: int

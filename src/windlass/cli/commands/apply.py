@@ -26,7 +26,7 @@ from windlass.core.errors import Fault, Invalid, WindlassError
 @output_option("table", "json", "yaml", "name")
 @click.pass_context
 def apply(ctx: click.Context, files: tuple[str, ...], form: str) -> None:
-    """Create the jobs that FILE describes; those that exist unchanged are left alone.
+    """Create the jobs and tenants that FILE describes; those that exist unchanged are left alone, tenants are changed.
 
     A file may hold many documents, separated by `---`. All are read before the first is sent.
     """
@@ -34,15 +34,17 @@ def apply(ctx: click.Context, files: tuple[str, ...], form: str) -> None:
     client, made, code = client_of(ctx), list[Any](), exits.OK
     for document in documents:
         try:
-            job, verdict = client.apply(document)
+            is_tenant = document.get("kind") == "Tenant"
+            made_one, verdict = client.apply_tenant(document) if is_tenant else client.apply(document)
         except WindlassError as exc:
             exc.message = f"{document['metadata']['name']}: {exc.message}"
             show(exc)
             code = code or exits.of_error(exc)
             continue
-        made.append(job)
+        made.append(made_one)
         if form in {"table", "name"}:
-            say(f"job/{job['metadata']['name']}" + (f" {verdict}" if form == "table" else ""))
+            name = f"{'tenant' if is_tenant else 'job'}/{made_one['metadata']['name']}"
+            say(name + (f" {verdict}" if form == "table" else ""))
     if form in {"json", "yaml"}:
         (show_json if form == "json" else show_yaml)(made[0] if len(documents) == 1 and made else {"items": made})
     ctx.exit(code)

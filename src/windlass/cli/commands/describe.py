@@ -1,4 +1,4 @@
-"""`windlass describe job NAME`: everything about one job on one page."""
+"""`windlass describe`: everything about one job, or one tenant, on one page."""
 
 import time
 
@@ -16,11 +16,18 @@ TAIL = 15
 
 
 @click.command(cls=Command)
-@click.argument("words", metavar="[job] NAME", nargs=-1, required=True, shell_complete=complete_job)
+@click.argument("words", metavar="[job|tenant] NAME", nargs=-1, required=True, shell_complete=complete_job)
 @click.option("--tail", type=click.IntRange(0), default=TAIL, show_default=True, help="Lines of output at the end.")
 @click.pass_context
 def describe(ctx: click.Context, words: tuple[str, ...], tail: int) -> None:
-    """State and reason, runs, events, spec and the end of the output of a job."""
+    """State and reason, runs, events, spec and the end of the output of a job; limits and use of a tenant."""
+    if len(words) > 1 and words[0] in {"tenant", "tenants"}:
+        from windlass.cli.commands.tenants import describe_tenant
+
+        client = client_of(ctx)
+        for name in words[1:]:
+            describe_tenant(client.tenant(name))
+        return
     names = words[1:] if len(words) > 1 and words[0] in {"job", "jobs", "eaj"} else words
     client = client_of(ctx)
     for name in names:

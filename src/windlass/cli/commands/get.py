@@ -1,4 +1,4 @@
-"""`windlass get`: lists of jobs, nodes and volumes, for people and for programs."""
+"""`windlass get`: lists of jobs, nodes, volumes and tenants, for people and for programs."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -13,13 +13,14 @@ from windlass.cli.render import lists
 from windlass.client.client import Client
 from windlass.client.documents import Manifest
 
-KINDS = ("jobs", "job", "nodes", "node", "volumes", "volume")
+KINDS = ("jobs", "job", "nodes", "node", "volumes", "volume", "tenants", "tenant")
 ALIASES = {
     "node": "nodes",
     "no": "nodes",
     "volume": "volumes",
     "vol": "volumes",
     "pvc": "volumes",
+    "tenant": "tenants",
     "job": "jobs",
     "eaj": "jobs",
 }
@@ -40,7 +41,7 @@ class Filters:
 
 
 @click.command(cls=Command)
-@click.argument("kind", metavar="jobs|nodes|volumes", shell_complete=lambda *_: list(KINDS))
+@click.argument("kind", metavar="jobs|nodes|volumes|tenants", shell_complete=lambda *_: list(KINDS))
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=complete_job)
 @output_option()
 @click.option("--state", multiple=True, metavar="STATE", help="Only jobs in this state; may be repeated.")
@@ -62,7 +63,7 @@ def get(
     everything: bool,
     watch: bool,
 ) -> None:
-    """List jobs, nodes or volumes; or show the named jobs.
+    """List jobs, nodes, volumes or tenants; or show the named ones.
 
     \b
       windlass get jobs --state running --label team=vision
@@ -75,8 +76,15 @@ def get(
         show_items(client.nodes(), names, form, lists.NODES, lists.node_rows)
     elif kind == "volumes":
         show_items(client.volumes(), names, form, lists.VOLUMES, lambda v: lists.volume_rows(v, time.time()))
+    elif kind == "tenants":
+        from windlass.cli.commands.tenants import show_tenants
+
+        found = [client.tenant(name) for name in names] if names else list(client.tenants())
+        show_tenants(found, form, is_single=len(names) == 1)
     elif kind != "jobs":
-        raise click.BadParameter(f"{kind!r} is not a kind; there are jobs, nodes and volumes", param_hint="KIND")
+        raise click.BadParameter(
+            f"{kind!r} is not a kind; there are jobs, nodes, volumes and tenants", param_hint="KIND"
+        )
     elif names:
         show_jobs([client.job(name) for name in names], form, is_single=len(names) == 1)
     else:

@@ -1,0 +1,261 @@
+"""`windlass tenants`: who shares this installation, what each may use, and the tokens they come in with. For admins."""
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from windlass.cli import exits
+from windlass.cli.command import Command, client_of
+from windlass.cli.failures import show
+from windlass.cli.output import note, output_option, say, show_json, show_table, show_yaml
+from windlass.cli.render import tenants as render
+from windlass.client.documents import TenantManifest
+from windlass.core.errors import Invalid, WindlassError
+
+TIERS = ("free", "standard", "premium", "enterprise")
+POLICIES = ("reject", "queue", "burst")
+ROLES = ("viewer", "member", "admin")
+NONE = "none"
+
+
+class Limit(click.ParamType[Any]):
+    """A quantity, which the server judges, or `none` for no limit."""
+
+    name = "N|none"
+
+    def __init__(self, *, is_count: bool = False) -> None:
+        self._is_count = is_count
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        text = str(value)
+        if text == NONE:
+            return NONE
+        if self._is_count:
+            if not text.removeprefix("-").isdecimal():
+                self.fail(f"{text!r} is not a whole number; expected one, or none", param, ctx)
+            return int(text)
+        return text
+
+
+def quota_options(function: Any) -> Any:
+    count = Limit(is_count=True)
+    for option in reversed(
+        (
+            click.option("--cpu", type=Limit(), help="Cores at once."),
+            click.option("--memory", type=Limit(), help="Memory at once, such as 64Gi."),
+            click.option("--gpu", type=count, help="GPUs at once."),
+            click.option("--jobs", type=count, help="Jobs holding quota at once."),
+            click.option("--workers", type=count, help="Nodes its runs may be on at once."),
+            click.option("--queued-max", type=click.IntRange(0), help="Jobs waiting at once."),
+            click.option("--jobs-per-month", type=count, help="Jobs accepted in a calendar month."),
+            click.option("--cost-per-day", type=count, help="Micro-units in a day."),
+            click.option("--pool", "pools", multiple=True, help="A pool it may use; may be repeated, `any` is any."),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+@click.group()
+def tenants() -> None:
+    """Who shares this installation, what each may use, and their tokens. For admins."""
+
+
+@tenants.command(cls=Command)
+@click.argument("name")
+@click.option("--tier", type=click.Choice(TIERS), help="Gives the weight 1, 2, 3 or 5.  [default: free]")
+@click.option("--weight", type=float, help="Its share beside others, 0.5 to 10.  [default: its tier's]")
+@click.option("--policy", type=click.Choice(POLICIES), help="When the quota is full.  [default: reject]")
+@click.option("--rate", type=click.IntRange(1), help="Requests a second; twice as many at once after a pause.")
+@quota_options
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def create(
+    ctx: click.Context,
+    /,
+    name: str,
+    tier: str | None,
+    weight: float | None,
+    policy: str | None,
+    rate: int | None,
+    form: str,
+    **quota: Any,
+) -> None:
+    """Create a tenant. What is not said is what a new one starts with: 4 cores, 8 GiB, 10 jobs.
+
+    \b
+      windlass tenants create vision --tier premium --cpu 16 --memory 64Gi --jobs 100
+      windlass tenants token vision --role member --ttl 30d
+    """
+    given = {"tier": tier, "weight": weight, "policy": policy, "quota": _quota(quota)}
+    spec = {key: value for key, value in given.items() if value not in (None, {})}
+    if rate is not None:
+        spec["rate"] = {"perSecond": rate, "atOnce": 2 * rate}
+    document = {"apiVersion": "windlass.dev/v1", "kind": "Tenant", "metadata": {"name": name}, "spec": spec}
+    made = client_of(ctx).create_tenant(document)
+    if form == "table":
+        say(f"tenant/{name} created")
+    else:
+        show_tenants([made], form, is_single=True)
+
+
+@tenants.command("list", cls=Command)
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def list_tenants(ctx: click.Context, form: str) -> None:
+    """All tenants for admins, else your own: what each may use and what it holds."""
+    show_tenants(list(client_of(ctx).tenants()), form)
+
+
+@tenants.command("show", cls=Command)
+@click.argument("name")
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def show_one(ctx: click.Context, name: str, form: str) -> None:
+    """Everything about one tenant."""
+    describe_tenant(client_of(ctx).tenant(name), form)
+
+
+@tenants.command("quota", cls=Command)
+@click.argument("name")
+@quota_options
+@click.option("--policy", type=click.Choice(POLICIES), help="When the quota is full.")
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def set_quota(ctx: click.Context, /, name: str, policy: str | None, form: str, **quota: Any) -> None:
+    """Change what is named of a tenant's quota, and leave the rest; without options, show it.
+
+    \b
+      windlass tenants quota vision --cpu 32 --jobs none
+    """
+    changed = _quota(quota)
+    spec: dict[str, Any] = ({"quota": changed} if changed else {}) | ({"policy": policy} if policy else {})
+    client = client_of(ctx)
+    describe_tenant(client.change_tenant(name, spec) if spec else client.tenant(name), form, only="quota")
+
+
+@tenants.command("weight", cls=Command)
+@click.argument("name")
+@click.argument("weight", type=float)
+@click.pass_context
+def set_weight(ctx: click.Context, name: str, weight: float) -> None:
+    """Its share beside others, 0.5 to 10; counts from the next placing on."""
+    made = client_of(ctx).change_tenant(name, {"weight": weight})
+    say(f"tenant/{name} has weight {made['spec']['weight']:g}")
+
+
+@tenants.command("delete", cls=Command)
+@click.argument("names", nargs=-1, required=True)
+@click.pass_context
+def delete(ctx: click.Context, names: tuple[str, ...]) -> None:
+    """Delete tenants that have no live jobs. Their tokens end; their names are not given again."""
+    client, code = client_of(ctx), exits.OK
+    for name in names:
+        try:
+            client.delete_tenant(name)
+            say(f"tenant/{name} deleted")
+        except WindlassError as exc:
+            show(exc)
+            code = code or exits.of_error(exc)
+    ctx.exit(code)
+
+
+@tenants.command("token", cls=Command)
+@click.argument("tenant")
+@click.option("--role", type=click.Choice(ROLES), default="member", show_default=True, help="What it may do.")
+@click.option("--ttl", default="30d", show_default=True, help="How long it holds: 90m, 12h, 30d.")
+@click.option("--subject", help="Whom it is for, as the audit shows it.  [default: the tenant's name]")
+@click.option("--file", "file", type=click.Path(path_type=Path), help="Write it there, for your user only.")
+@click.pass_context
+def issue_token(ctx: click.Context, tenant: str, role: str, ttl: str, subject: str | None, file: Path | None) -> None:
+    """Issue a token: printed, or written to a file of mode 0600. It is shown this once.
+
+    \b
+      windlass tenants token vision --subject ci --role member --ttl 12h --file ci.token
+      WINDLASS_TOKEN=$(windlass tenants token vision) windlass get jobs
+    """
+    target = _reserved(file) if file is not None else None
+    asked: str | int = int(ttl) if ttl.isdecimal() else ttl
+    made = client_of(ctx).issue_token(tenant, role=role, ttl=asked, subject=subject)
+    if target is None:
+        say(made["token"])
+        return
+    with os.fdopen(target, "w") as out:
+        out.write(made["token"] + "\n")
+    note(f"token {made['id']} of {made['subject']}, {role} of {tenant}, until {made['expiresAt']}: {file}")
+
+
+@tenants.command("tokens", cls=Command)
+@click.argument("tenant")
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def list_tokens(ctx: click.Context, tenant: str, form: str) -> None:
+    """Tokens that were issued or revoked, by id; never the tokens themselves."""
+    found = client_of(ctx).tokens(tenant)
+    if form in {"json", "yaml"}:
+        (show_json if form == "json" else show_yaml)({"items": found})
+    elif form == "name":
+        for token in found:
+            say(token["id"])
+    elif found:
+        show_table(render.TOKENS, render.token_rows(found, time.time()))
+    else:
+        note("none")
+
+
+@tenants.command("revoke", cls=Command)
+@click.argument("tenant")
+@click.argument("tokens", metavar="TOKEN-ID...", nargs=-1, required=True)
+@click.option("--unseen", is_flag=True, help="Also ids that this server neither issued nor ever saw.")
+@click.pass_context
+def revoke(ctx: click.Context, tenant: str, tokens: tuple[str, ...], unseen: bool) -> None:
+    """Revoke tokens by id: refused from the next request on, also after a restart."""
+    client, code = client_of(ctx), exits.OK
+    for token in tokens:
+        try:
+            client.revoke_token(tenant, token, unseen=unseen)
+            say(f"token/{token} revoked")
+        except WindlassError as exc:
+            show(exc)
+            code = code or exits.of_error(exc)
+    ctx.exit(code)
+
+
+def show_tenants(found: Sequence[TenantManifest], form: str, *, is_single: bool = False) -> None:
+    if form in {"json", "yaml"}:
+        (show_json if form == "json" else show_yaml)(found[0] if is_single else {"items": found})
+    elif form == "name":
+        for tenant in found:
+            say(f"tenant/{tenant['metadata'].get('name')}")
+    else:
+        show_table(render.TENANTS, render.tenant_rows(found, time.time()))
+
+
+def describe_tenant(tenant: TenantManifest, form: str = "table", *, only: str = "") -> None:
+    if form != "table":
+        show_tenants([tenant], form, is_single=True)
+        return
+    lines = render.tenant_lines(tenant, time.time())
+    say("\n".join(line for line in lines if not only or line.startswith((f"{only}.", "name ", "policy "))))
+
+
+def _quota(options: dict[str, Any]) -> dict[str, Any]:
+    """Only what was given: the server leaves the rest, or fills it in."""
+    pools = options.pop("pools", ())
+    named = {"queued_max": "queuedMax", "jobs_per_month": "jobsPerMonth", "cost_per_day": "costPerDay"}
+    given = {
+        named.get(name, name): None if value == NONE else value for name, value in options.items() if value is not None
+    }
+    return given | ({"pools": [] if pools == ("any",) else list(pools)} if pools else {})
+
+
+def _reserved(file: Path) -> int:
+    """The file is ours before a token is made: one that could not be written would be lost, and would hold all the same."""
+    try:
+        return os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as exc:
+        raise Invalid(f"{file} cannot be written: {exc.strerror}", code="token-file", hint="name a new file") from exc

@@ -1,0 +1,106 @@
+"""Tenants, their tokens and the audit, as people read them."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from windlass.cli.render.table import Cell, Row
+from windlass.cli.render.values import age, clock_time, memory, seconds_of, span
+from windlass.client.documents import AuditRecord, IssuedToken, TenantManifest
+
+TENANTS = ("NAME", "TIER", "WEIGHT", "POLICY", "CPU", "MEMORY", "GPU", "JOBS", "QUEUED", "AGE")
+TOKENS = ("ID", "SUBJECT", "ROLE", "ISSUED", "ENDS IN", "STATE")
+AUDIT = ("AT", "WHO", "TENANT", "VERB", "KIND", "NAME", "OUTCOME", "ADDRESS", "REQUEST")
+NO_LIMIT = "∞"
+
+
+def tenant_rows(tenants: Iterable[TenantManifest], now: float) -> list[Row]:
+    return [_tenant_row(tenant, now) for tenant in tenants]
+
+
+def tenant_lines(tenant: TenantManifest, now: float) -> list[str]:
+    """The page about one: what it may, and what it has."""
+    rows = [
+        ("name", tenant["metadata"].get("name", "-")),
+        ("age", age(tenant["metadata"].get("creationTimestamp"), now)),
+        *_flat(tenant["spec"]),
+        *(("now " + name, value) for name, value in _flat(tenant["status"])),
+    ]
+    width = max(len(name) for name, _ in rows)
+    return [f"{name.ljust(width)}  {value}" for name, value in rows]
+
+
+def token_rows(tokens: Iterable[IssuedToken], now: float) -> list[Row]:
+    return [
+        (
+            token["id"],
+            token.get("subject") or "-",
+            token.get("role") or "-",
+            age(token.get("issuedAt"), now),
+            _left(token, now),
+            _token_state(token, now),
+        )
+        for token in tokens
+    ]
+
+
+def audit_rows(records: Iterable[AuditRecord]) -> list[Row]:
+    return [audit_row(record) for record in records]
+
+
+def audit_row(record: AuditRecord) -> Row:
+    outcome = record.get("code") or "done"
+    more = len(record.get("others", ()))
+    return (
+        clock_time(record["at"]),
+        record["subject"],
+        record["tenant"],
+        record["verb"],
+        record["kind"] or "-",
+        (record["name"] or record["uid"] or "-") + (f" +{more}" if more else ""),
+        Cell(outcome, "red" if record.get("code") else "green"),
+        record["address"] or "-",
+        record["request"],
+    )
+
+
+def _tenant_row(tenant: TenantManifest, now: float) -> Row:
+    spec, status = tenant["spec"], tenant["status"]
+    quota, held = spec.get("quota", {}), status.get("held", {})
+    return (
+        tenant["metadata"].get("name", "-"),
+        spec.get("tier", "-"),
+        f"{spec.get('weight', 1):g}",
+        spec.get("policy", "-"),
+        _of(held.get("cpu"), quota.get("cpu")),
+        _of(memory(held.get("memory", "-")), None if quota.get("memory") is None else memory(quota["memory"])),
+        _of(held.get("gpu"), quota.get("gpu")),
+        _of(status.get("jobs"), quota.get("jobs")),
+        str(status.get("queued", 0)),
+        age(tenant["metadata"].get("creationTimestamp"), now),
+    )
+
+
+def _of(used: Any, limit: Any) -> str:
+    return f"{used} of {NO_LIMIT if limit is None else limit}"
+
+
+def _flat(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in document.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        elif isinstance(value, list):
+            yield prefix + name, ", ".join(map(str, value)) or "any"
+        else:
+            yield prefix + name, "none" if value is None else str(value)
+
+
+def _left(token: IssuedToken, now: float) -> str:
+    ends = seconds_of(token.get("expiresAt"))
+    return "-" if ends is None or ends <= now else span(max(10.0, ends - now))
+
+
+def _token_state(token: IssuedToken, now: float) -> Cell:
+    if token.get("revokedAt"):
+        return Cell("revoked", "red")
+    ends = seconds_of(token.get("expiresAt"))
+    return Cell("over", "bright_black") if ends is not None and ends <= now else Cell("holds", "green")
