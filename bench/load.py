@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 
 import uvloop
 
+MARK = "#########"
+
 
 class Load:
     def __init__(self, url: str, path: str, headers: dict[str, str], body: bytes, per_second: float = 0) -> None:
@@ -23,6 +25,7 @@ class Load:
         lines = [f"POST {path} HTTP/1.1", f"Host: {self._host}:{self._port}", f"Content-Length: {len(body)}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         self._request = "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+        self._is_marked = MARK.encode() in body
         self.latencies: list[float] = []
         self.statuses: dict[int, int] = {}
 
