@@ -4,7 +4,7 @@ import asyncio
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio
 import uvicorn
@@ -21,6 +21,7 @@ HEAD_BYTES_MAX: Final = 32 * 1024
 HEAD_SECONDS_MAX: Final = 20.0
 """For the head of a request, and from the connection to the first: who opens sockets and says nothing is shown out."""
 GRACE_SECONDS: Final = 3
+_HELD_BYTES_MAX: Final = 64 * 1024
 _WEBSOCKET_FRAME_MAX: Final = 1 << 20
 _BACKLOG: Final = 2048
 _KEEP_ALIVE_SECONDS: Final = 65
@@ -79,7 +80,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     _patience: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
+        super().connection_made(cast(asyncio.Transport, _Outgoing(transport, self.loop)))
         self._wait_for_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -143,6 +144,40 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
+
+
+class _Outgoing:
+    """A transport that holds what is written until the end of the loop's turn: the head and the body of an answer leave as one
+    packet, by one call, and whoever reads them wakes once."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if not self._held:
+            self._loop.call_soon(self._flush)
+        self._held.append(data)
+        self._held_bytes += len(data)
+        if self._held_bytes > _HELD_BYTES_MAX:
+            self._flush()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        held, self._held, self._held_bytes = self._held, [], 0
+        if held and not self._transport.is_closing():
+            self._transport.write(b"".join(held))
 
 
 class _Server(uvicorn.Server):
