@@ -50,6 +50,7 @@ from tests.contracts.runtime_behaviours import (
 from windlass.core.errors import Conflict, Invalid, NotFound
 from windlass.core.model.ids import Millis, RunId, VolumeId
 from windlass.core.model.run import Token
+from windlass.core.model.secret import Handed
 from windlass.ports.runtime import LogPosition, Observed, Phase, Stream
 
 __all__ = ["Harness", "RealClock", "RuntimeContract", "Step", "Trait", "an_assignment", "as_fake", "as_shell"]
@@ -216,6 +217,17 @@ class Lifecycle:
         assignment = await started(harness, "who", *map(Variable, names), **changes)
         lines = await all_lines(harness.runtime, assignment.run)
         assert [line.text for line in lines] == [b"who", b"who-1", b"4", b"2", b"5", b"dark blue; $HOME"]
+
+    async def test_a_run_finds_what_it_was_handed_and_is_still_who_it_is(self, harness: Harness) -> None:
+        handed = Handed(variables=(("TOKEN", "dark blue; $HOME"), ("WINDLASS_RUN", "an impostor")))
+        assignment = an_assignment(harness, "given", Variable("TOKEN"), Variable("WINDLASS_RUN"))
+        await harness.runtime.ensure_volume(assignment.volume, labels={})
+        await harness.runtime.create(assignment, handed=handed)
+        async with harness.open() as successor:  # nothing of it is remembered for whoever comes next: it is given again
+            await successor.create(assignment, handed=handed)
+            await successor.start(assignment.run, handed=handed)
+            lines = await all_lines(successor, assignment.run)
+        assert [line.text for line in lines] == [b"dark blue; $HOME", b"given-1"]
 
 
 class Ownership:

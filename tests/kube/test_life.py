@@ -128,3 +128,22 @@ def test_a_volume_that_somebody_else_made_is_used_and_never_deleted(lab: Lab, op
     lab.kubectl("delete", "eaj", "mine")
     lab.wait_gone("eaj", "mine")
     assert (lab.get("pvc", "artifacts-mine") or {})["metadata"].get("ownerReferences") is None
+
+
+def test_a_pod_is_given_the_clusters_secrets_by_reference(lab: Lab, operator: Operator) -> None:
+    lab.kubectl("create", "secret", "generic", "hub", "--from-literal=token=canary")
+    reference = {"secret": "hub", "key": "token"}
+    lab.shell(
+        "holder",
+        'echo "$TOKEN"; cat "$WINDLASS_SECRETS/f"; echo; touch "$WINDLASS_SECRETS/g" 2>/dev/null || echo fixed',
+        secretEnv={"TOKEN": reference},
+        secretFiles={"f": reference},
+        ttlSecondsAfterFinished=300,
+    )
+    lab.wait_status("holder", phase="Succeeded")
+    assert lab.log("holder") == "canary\ncanary\nfixed\n"
+    for kind, name in (("eaj", "holder"), ("pod", "holder-1")):
+        found = lab.get(kind, name)
+        assert found is not None
+        assert '"hub"' in json.dumps(found["spec"])
+        assert "canary" not in json.dumps(found["spec"])

@@ -246,7 +246,7 @@ class FakeRuntime:
         if steps is None:
             container.error = f"no such command in the image: {command[0]} (exit 127)"
             raise StartFailed(container.error)
-        self._machine.start(container, steps, _environ(container.assignment))
+        self._machine.start(container, steps, _environ(container.assignment, container.handed))
 
     def _program(self, command: tuple[str, ...], folder: Folder, environ: Mapping[str, str]) -> Program:
         steps = parse(command)
@@ -268,12 +268,16 @@ def _held(lines: list[LogLine], after: LogPosition) -> int:
     return len(lines)
 
 
-def _environ(assignment: Assignment) -> dict[str, str]:
-    return dict(assignment.spec.env) | {
-        "WINDLASS_JOB": assignment.job,
-        "WINDLASS_RUN": assignment.run,
-        "WINDLASS_ATTEMPT": str(assignment.attempt),
-        "WINDLASS_INDEX": str(assignment.index),
-        "WINDLASS_COUNT": str(assignment.count),
-        "WINDLASS_ARTIFACTS": "/artifacts",
-    }
+def _environ(assignment: Assignment, handed: Handed = NOTHING_HANDED) -> dict[str, str]:
+    return (
+        dict(assignment.spec.env)
+        | dict(handed.variables)
+        | {
+            "WINDLASS_JOB": assignment.job,
+            "WINDLASS_RUN": assignment.run,
+            "WINDLASS_ATTEMPT": str(assignment.attempt),
+            "WINDLASS_INDEX": str(assignment.index),
+            "WINDLASS_COUNT": str(assignment.count),
+            "WINDLASS_ARTIFACTS": "/artifacts",
+        }
+    )

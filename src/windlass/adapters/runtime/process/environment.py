@@ -11,6 +11,17 @@ ARTIFACTS = "/artifacts"
 """Where containers find their volume. A process cannot have it there: the variable WINDLASS_ARTIFACTS says where it is."""
 
 
+OURS = (
+    "WINDLASS_JOB",
+    "WINDLASS_RUN",
+    "WINDLASS_ATTEMPT",
+    "WINDLASS_INDEX",
+    "WINDLASS_COUNT",
+    "WINDLASS_ARTIFACTS",
+)
+"""What a run is told of itself: nothing that is the job's, plain or handed over, stands in their place."""
+
+
 def order_of(assignment: Assignment, *, owner: str, volume: str, search_path: str) -> Record:
     spec = assignment.spec
     return {
@@ -49,11 +60,12 @@ def _environment(assignment: Assignment, *, volume: str, search_path: str) -> di
     environment = base_environment(volume=volume, search_path=search_path, is_terminal=spec.wants_terminal)
     environment["CUDA_VISIBLE_DEVICES"] = ",".join(assignment.gpu_ids)  # empty hides them all: none were assigned
     environment |= dict(spec.env)
-    return environment | {
-        "WINDLASS_JOB": assignment.job,
-        "WINDLASS_RUN": assignment.run,
-        "WINDLASS_ATTEMPT": str(assignment.attempt),
-        "WINDLASS_INDEX": str(assignment.index),
-        "WINDLASS_COUNT": str(assignment.count),
-        "WINDLASS_ARTIFACTS": volume,
-    }
+    ours = (
+        assignment.job,
+        assignment.run,
+        str(assignment.attempt),
+        str(assignment.index),
+        str(assignment.count),
+        volume,
+    )
+    return environment | dict(zip(OURS, ours, strict=True))

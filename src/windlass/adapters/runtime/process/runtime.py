@@ -17,7 +17,7 @@ from anyio.abc import ByteStream
 
 from windlass.adapters import staging
 from windlass.adapters.runtime.process import journal, records, sockets
-from windlass.adapters.runtime.process.environment import base_environment, order_of
+from windlass.adapters.runtime.process.environment import OURS, base_environment, order_of
 from windlass.adapters.runtime.process.follow import Inotify, changed, follow
 from windlass.adapters.runtime.process.link import Link, connect
 from windlass.adapters.runtime.process.records import Record, number, text
@@ -129,7 +129,7 @@ class ProcessRuntime:
         await self._link.ask("create", order=order)
 
     async def start(self, run: RunId, *, handed: Handed = NOTHING_HANDED) -> None:
-        environment = dict(handed.variables)
+        environment = {name: value for name, value in handed.variables if name not in OURS}
         if handed.files:
             put = partial(self._secret_files.put, run, handed.files, user=os.geteuid(), group=os.getegid())
             environment["WINDLASS_SECRETS"] = str(await anyio.to_thread.run_sync(put))
