@@ -1,6 +1,7 @@
 """The audit: one record for every change at any door, none without a change, refusals too, and only admins read it."""
 
 import json
+import re
 from typing import Any
 
 import anyio
@@ -62,6 +63,18 @@ async def test_every_door_that_changes_something_leaves_exactly_one_record(api: 
     assert {one.outcome for one in found} == {"done"}
     assert {(one.subject, one.tenant) for one in found} == {("tester", "local")}
     assert [one.owner for one in found if one.kind == "Tenant"] == ["acme"] * 4
+
+
+async def test_no_door_that_may_change_something_forgets_who_is_asking(api: ApiHome) -> None:
+    """Every one that is described, also those to come: who may not pass it is on record, by the entry that all doors share."""
+    viewer, asked = api.bearer(roles=("viewer",)), list[str]()
+    for path, item in api.app.openapi()["paths"].items():
+        for method in set(item) - {"get"}:
+            answer = await api.client.request(method.upper(), re.sub(r"{\w+}", "x", path), headers=viewer)
+            assert answer.status_code == 403, (method, path)
+            asked.append(answer.headers["x-request-id"])
+    assert [one.request for one in await records(api)] == asked
+    assert len(asked) > 15
 
 
 async def test_what_changes_nothing_leaves_no_record(api: ApiHome) -> None:

@@ -42,12 +42,3 @@ def test_no_window_has_more_than_the_rate_and_what_may_come_at_once(rate: int, a
         for last in range(first, len(taken)):
             span = taken[last] - begin
             assert last - first + 1 <= at_once + span // (SECOND_NS // rate)
-
-
-def test_a_bucket_that_is_full_again_is_forgotten_without_a_difference() -> None:
-    buckets: Buckets[str] = Buckets()
-    buckets.take("a", 1, 1, 0)
-    buckets.forget(SECOND_NS - 1)
-    assert buckets.take("a", 1, 1, SECOND_NS - 1) == 1
-    buckets.forget(SECOND_NS)
-    assert buckets.take("a", 1, 1, SECOND_NS) == 0

@@ -29,8 +29,3 @@ class Buckets(Generic[K]):
             return wait
         self._full_at[key] = full_at + cost
         return 0
-
-    def forget(self, now_ns: int) -> None:
-        """Drop what is full again: it says nothing."""
-        for key in [key for key, full_at in self._full_at.items() if full_at <= now_ns]:
-            del self._full_at[key]
