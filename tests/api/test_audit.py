@@ -140,6 +140,15 @@ async def test_records_are_found_by_every_filter_and_in_pages(api: ApiHome) -> N
     assert [r.name for r in await records(api, name="b")] == ["b"]
     assert await records(api, uid=one.uid) == await records(api, request=one.request) == [one]
     assert {r.name for r in await records(api, tenant="other")} == {"e"}
+    admin = api.bearer(roles=("admin",))
+    await api.client.patch("/api/v1/tenants/other", json={"spec": {"weight": 2}}, headers=admin)
+    assert [(r.name, r.tenant) for r in await records(api, tenant="other")] == [("e", "other"), ("other", "local")]
+    bulk = {"items": [manifest("true", suspend=True) for _ in range(3)]}
+    made = (await api.client.post("/api/v1/jobs/bulk", json=bulk)).json()["items"]
+    by_uid = [await records(api, uid=item["uid"], tenant="local") for item in made]
+    assert by_uid[0] == by_uid[1] == by_uid[2]
+    assert len(by_uid[0]) == 1
+    everything = await records(api)
     assert [r.name for r in await records(api, verb="cancel", kind="Job")] == ["a"]
     assert await records(api, token=one.token, limit=2) == everything[:2]
     assert await records(api, subject="nobody") == []

@@ -36,6 +36,9 @@ _AUDIT: Final = (
        )""",
     "CREATE INDEX audit_by_actor ON audit (actor, number)",
     "CREATE INDEX audit_by_uid ON audit (uid, number)",
+    # Few: what an admin did to another's things, and what was made in bulk.
+    "CREATE INDEX audit_by_owner ON audit (tenant, number) WHERE actor <> tenant",
+    "CREATE INDEX audit_of_many ON audit (number) WHERE others <> ''",
 )
 
 _EVENTS: Final = (
