@@ -33,17 +33,23 @@ def newly_passed(budget: Budget, mark: BudgetMark | None, usage: Usage, now: Mil
 
 
 def next_threshold_at(budget: Budget, mark: BudgetMark | None, usage: Usage, now: Millis) -> Millis | None:
-    """When the next threshold that was not told is passed, if all stays as it is; None: not this month."""
-    month = month_of(day_of(now))
+    """When the next threshold that was not told is passed or a hard budget stops what runs, if all stays as it is.
+
+    A new month is looked at in any case; None: nothing runs.
+    """
+    month, speed = month_of(day_of(now)), usage.live.rate(now)
     told = _told(mark, month)
-    due = min((amount_at(budget, one) for one in budget.thresholds if one not in told), default=None)
-    if due is None:
-        return None
-    left = due - usage.spent_in(month, now)
-    if left <= 0:
+    dues = [amount_at(budget, one) for one in budget.thresholds if one not in told]
+    if budget.is_hard and usage.unstopped:
+        dues.append(budget.per_month)
+    due = min(dues, default=None)
+    left = due - usage.spent_in(month, now) if due is not None else None
+    if left is not None and left <= 0:
         return now
-    speed = usage.live.rate(now)
-    return min(Millis(now - (-left * RATE_SCALE // speed)), next_month(now)) if speed > 0 else None
+    if speed <= 0:
+        return None
+    anew = next_month(now)
+    return min(Millis(now - (-left * RATE_SCALE // speed)), anew) if left is not None else anew
 
 
 def amount_at(budget: Budget, threshold: int) -> Micros:

@@ -11,7 +11,7 @@ from windlass.core.model.ids import Millis, NodeId
 from windlass.core.model.job import Job, JobState
 from windlass.core.model.money import RATE_SCALE, Micros, rate
 from windlass.core.model.resources import NOTHING, Resources
-from windlass.core.model.run import Run
+from windlass.core.model.run import Intent, Run
 from windlass.core.model.spending import DayTotal
 
 K = TypeVar("K")
@@ -29,6 +29,7 @@ class Usage:
         "queued",
         "resources",
         "runs",
+        "unstopped",
     )
 
     def __init__(self) -> None:
@@ -39,6 +40,8 @@ class Usage:
         self.asked: Resources = NOTHING
         """By all its jobs that are not over, placed or not."""
         self.runs = 0
+        self.unstopped = 0
+        """Of these, not told to stop."""
         self.resources: Resources = NOTHING
         """Held by its runs that are not over."""
         self.nodes: Counter[NodeId] = Counter()
@@ -74,6 +77,7 @@ class Usage:
     def note_run(self, run: Run, sign: int) -> None:
         """A run that is not over."""
         self.runs += sign
+        self.unstopped += sign * (run.intent is Intent.RUN)
         self.resources = self.resources + run.needs if sign > 0 else self.resources - run.needs
         _count(self.nodes, run.node, sign)
         if run.started_at is not None:

@@ -30,6 +30,17 @@ class Due(StrEnum):
 class Timers:
     def __init__(self) -> None:
         self._heap: list[tuple[Millis, Due, str]] = []
+        self._tried: list[tuple[Millis, Due, str]] | None = None
+        """During a trial: those that fell due in it."""
+
+    def begin_trial(self) -> None:
+        self._tried = []
+
+    def end_trial(self) -> None:
+        """What fell due in the trial's time is due in the real one again."""
+        for entry in self._tried or ():
+            heappush(self._heap, entry)
+        self._tried = None
 
     def add(self, at: Millis, due: Due, key: str) -> None:
         heappush(self._heap, (at, due, key))
@@ -40,5 +51,7 @@ class Timers:
     def pop_due(self, now: Millis) -> tuple[Due, str] | None:
         if not self._heap or self._heap[0][0] > now:
             return None
-        _, due, key = heappop(self._heap)
-        return due, key
+        entry = heappop(self._heap)
+        if self._tried is not None:
+            self._tried.append(entry)
+        return entry[1], entry[2]

@@ -96,6 +96,7 @@ class World:
         """Decide freely on the live World, then have it all undone: how `why` and `plan` look ahead."""
         size, number, then = len(self.journal), self.number, self.tables.now
         self.tables.now, self.tables.woken = max(then, now), []
+        self.tables.timers.begin_trial()
         try:
             yield self
         finally:
@@ -103,6 +104,7 @@ class World:
             self.undo_to(size)
             woken = self.tables.woken or ()
             self.number, self.tables.woken = number, None
+            self.tables.timers.end_trial()
             self._send_back(woken)
             self.tables.forget_promise()  # found out about a World that is no more
             while self.tables.tried:
