@@ -14,7 +14,9 @@ from tests.simulation.trouble import Trouble
 from windlass.control.janitor import Retention
 from windlass.core.errors import Conflict
 from windlass.core.model.ids import Millis, TenantId
+from windlass.core.model.money import Micros
 from windlass.core.model.resources import Resources
+from windlass.core.model.tenant import Budget, BurstPolicy, Quota, QuotaPolicy, Tenant
 from windlass.core.world.world import Policy
 from windlass.ports.runtime import ImageUnavailable
 from windlass.testing.builders import a_node
@@ -22,7 +24,20 @@ from windlass.testing.cluster import Cluster
 from windlass.testing.resting import check_rebuild
 from windlass.testing.virtual import VirtualLoop, run_virtual
 
-TENANTS = (TenantId("acme"), TenantId("blue"))
+TENANTS = (
+    Tenant(
+        id=TenantId("acme"),
+        quota=Quota(resources=Resources(cpu_millis=5000, memory_bytes=24 * GIB), jobs=6),
+        budget=Budget(per_month=Micros(10_000)),
+    ),
+    Tenant(
+        id=TenantId("blue"),
+        policy=QuotaPolicy.BURST,
+        quota=Quota(resources=Resources(cpu_millis=4000, memory_bytes=24 * GIB), jobs=4),
+        burst=BurstPolicy(span_ms=Millis(60_000), cooldown_ms=Millis(60_000), sessions_per_day=100),
+    ),
+)
+"""One that waits at its quota, one that goes beyond."""
 CHAOS_SECONDS = 600
 JOBS_MIN = 120
 QUIET_SECONDS_MAX = 900
@@ -82,7 +97,7 @@ async def _story(cluster: Cluster) -> Outcome:
         tasks.start_soon(_compare, cluster, wrong)
         async with anyio.create_task_group() as clients:
             for number in range(4):
-                client = Client(cluster, number, TENANTS[number % 2], until, jobs_min=JOBS_MIN // 4)
+                client = Client(cluster, number, TENANTS[number % 2].id, until, jobs_min=JOBS_MIN // 4)
                 clients.start_soon(client.run)
         tasks.cancel_scope.cancel()
     cluster.heal()

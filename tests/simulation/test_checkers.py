@@ -12,6 +12,7 @@ from windlass.core.model.run import Run, RunState, Token
 from windlass.core.model.shape import Shape
 from windlass.testing.builders import a_node
 from windlass.testing.checkers import check_history
+from windlass.testing.money_checkers import check_money
 
 JOB = "01900000-0000-7000-8000-000000000001"
 ONE, TWO = f"{JOB}-1", f"{JOB}-2"
@@ -149,3 +150,40 @@ def test_a_broken_promise_is_seen(title: str) -> None:
 def test_a_story_that_keeps_every_promise_is_left_alone() -> None:
     story = running().machine("ended", ended_at=14, code=0).ended(ran_ms=Millis(9)).over().machine("removed")
     assert check_history(story.lines, healed_at=0, nodes=(a_node("n1", cpu=4000),)) == []
+
+
+def money(**changes: Any) -> Any:
+    return {"type": "run-over", "run": a_run(ONE, RunState.EXITED, ran_ms=Millis(9), pool="local"), **changes}
+
+
+A_TENANT = {"id": "acme", "quota": {"jobs": 1}}
+A_PART = {"start": 1, "span_ms": 9, "cost": 5}
+A_TOTAL = {"tenant": "acme", "day": 0, "pools": {"local": {"cost": 5}}}
+UNPAID = {
+    "two runs on a quota of one": (
+        "quota_held",
+        Story().store("tenants", "acme", A_TENANT).store("runs", ONE, a_run(ONE)).store("runs", TWO, a_run(TWO)),
+    ),
+    "a run in the ledger twice": (
+        "cost_once",
+        Story().store("outbox", ONE, money()).store("outbox", ONE, money()),
+    ),
+    "parts that are not the run": (
+        "cost_once",
+        Story().store("outbox", ONE, money(segments=[{**A_PART, "span_ms": 8}])).store("totals", "acme/0", A_TOTAL),
+    ),
+    "a total that lacks a run": ("cost_once", Story().store("outbox", ONE, money(segments=[A_PART]))),
+    "a total without a run": ("cost_once", Story().store("totals", "acme/0", A_TOTAL)),
+}
+
+
+@pytest.mark.parametrize("title", UNPAID)
+def test_quota_and_money_that_do_not_add_up_are_seen(title: str) -> None:
+    checker, story = UNPAID[title]
+    assert {sentence.partition(":")[0] for sentence in check_money(story.lines)} == {checker}
+
+
+def test_quota_and_money_that_add_up_are_left_alone() -> None:
+    within = Story().store("tenants", "acme", A_TENANT).store("runs", ONE, a_run(ONE)).store("runs", ONE, None)
+    paid = within.store("outbox", ONE, money(segments=[A_PART])).store("totals", "acme/0", A_TOTAL)
+    assert check_money(paid.lines) == []

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from tests.simulation.scenario import Outcome, play
 from windlass.testing.checkers import check_history
+from windlass.testing.money_checkers import check_money
 from windlass.testing.resting import check_rest
 
 
@@ -26,6 +27,7 @@ def judge(seed: int) -> Verdict:
         wrong += outcome.wrong
         wrong += check_rest(cluster)
         wrong += check_history(lines, healed_at=outcome.healed_at, nodes=cluster.nodes)
+        wrong += check_money(lines)
         return Verdict(
             seed=seed,
             wrong=wrong,

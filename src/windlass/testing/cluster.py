@@ -19,7 +19,7 @@ from windlass.control.janitor import Retention
 from windlass.control.plane import ControlPlane
 from windlass.control.readmodel import in_place
 from windlass.core.errors import Unavailable
-from windlass.core.model.ids import Millis, NodeId, RunId, TenantId, VolumeId
+from windlass.core.model.ids import Millis, NodeId, RunId, VolumeId
 from windlass.core.model.node import Node
 from windlass.core.model.tenant import Tenant
 from windlass.core.world.records import Table, parse_key
@@ -38,7 +38,8 @@ from windlass.testing.store import CALM as CALM_COMMIT
 from windlass.testing.store import Fate, FaultyStore, MemoryStore, Mishap, seeded_plan
 from windlass.testing.virtual import Process, VirtualClock, VirtualLoop
 
-_SHOWN = frozenset({Table.JOBS, Table.RUNS, Table.VOLUMES, Table.NAMES, Table.OUTBOX, Table.NODES})
+_ALIVE = {Table.JOBS, Table.RUNS, Table.VOLUMES, Table.NAMES, Table.OUTBOX, Table.NODES}
+_SHOWN = frozenset({*_ALIVE, Table.TENANTS, Table.TOTALS, Table.BURSTS})
 
 
 class History:
@@ -235,7 +236,7 @@ class ServerHost:
             retention=cluster.retention,
         )
         for tenant in cluster.tenants:
-            plane.brain.world.set_tenant(Tenant(id=tenant), now=cluster.clock.now())
+            plane.brain.world.set_tenant(tenant, now=cluster.clock.now())
         plane.brain.committer.nudge()
         self.plane = plane
         await plane.run()
@@ -316,7 +317,7 @@ class Cluster:
         seed: int,
         *,
         nodes: tuple[Node, ...],
-        tenants: tuple[TenantId, ...],
+        tenants: tuple[Tenant, ...],
         policy: Policy,
         retention: Retention,
         machine_options: Callable[[], dict[str, Any]] = dict,

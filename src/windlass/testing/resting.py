@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from windlass.core.errors import NotFound
+from windlass.core.model.calendar import Day
+from windlass.core.model.costs import CostBy, CostQuery
 from windlass.core.model.resources import NOTHING
 from windlass.core.model.run import RunState
 from windlass.core.world.records import KEPT, JobErased, JobOver, RunOver, Table, decode, table_prefix
@@ -56,7 +58,7 @@ def stored(cluster: Cluster, table: Table) -> dict[str, Any]:
 
 def _differences(live: World, again: World) -> Iterator[str]:
     one, other = live.tables, again.tables
-    for name in ("tenants", "nodes", "jobs", "runs", "volumes", "names", "keys", "volume_named"):
+    for name in ("tenants", "nodes", "jobs", "runs", "volumes", "names", "keys", "volume_named", "totals", "marks"):
         if getattr(one, name) != getattr(other, name):
             keys = getattr(one, name).items() ^ getattr(other, name).items()
             yield f"{name} differ: {sorted(map(str, keys))[:4]}"
@@ -140,6 +142,21 @@ def _read_model(cluster: Cluster) -> Iterator[str]:
                 yield f"run {outgoing.run.id} is shown as {run}"
     if {volume.volume.id for volume in cluster.tables.volumes(None)} != set(stored(cluster, Table.VOLUMES)):
         yield "volumes differ from the store's"
+    yield from _ledger(cluster)
+
+
+def _ledger(cluster: Cluster) -> Iterator[str]:
+    """The read model's sums are the store's totals, whatever was replayed on the way."""
+    query = CostQuery(tenant=None, by=(CostBy.TENANT, CostBy.POOL, CostBy.DAY), since=Day(0), until=Day(1 << 20))
+    shown = {(row.tenant, row.pool, row.day): row.cost for row in cluster.tables.costs(query)}
+    kept = {
+        (total.tenant, pool, total.day): sums.cost
+        for total in stored(cluster, Table.TOTALS).values()
+        for pool, sums in total.pools.items()
+    }
+    for where in {*shown, *kept}:
+        if shown.get(where, 0) != kept.get(where, 0):
+            yield f"cost of {where} is shown as {shown.get(where)}, it is {kept.get(where)}"
 
 
 def _found(cluster: Cluster, job: str) -> Any:
