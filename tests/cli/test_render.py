@@ -45,8 +45,8 @@ def test_on_a_terminal_states_are_pills_and_nothing_is_wider_than_it() -> None:
 def test_the_wide_list_names_node_needs_and_uid() -> None:
     job = ended(a_job("a", status__node="n1", status__cost=1_250_000, metadata__uid="u1"))
     assert table.lines(lists.JOBS_WIDE, lists.job_rows([job], NOW, is_wide=True)) == [
-        "NAME  STATE      AGE  RAN   ATTEMPT  NODE  CPU  MEMORY  GPU  COST    UID  WHAT     DETAIL",
-        "a     SUCCEEDED  5m   3.2s  1        n1    1    512Mi   0    1.2500  u1   busybox",
+        "NAME  STATE      AGE  RAN   ATTEMPT  NODE  CPU  MEMORY  GPU  COST  UID  WHAT     DETAIL",
+        "a     SUCCEEDED  5m   3.2s  1        n1    1    512Mi   0    1.25  u1   busybox",
     ]
 
 
