@@ -5,12 +5,18 @@ import json
 
 import pytest
 
+from tests.docker.test_engine import opened
 from tests.parts.busybox import IMAGE
 from tests.parts.dockerd import DockerEngine
+from tests.parts.podman import PodmanService
+from tests.parts.registry import READERS, Registry
+from windlass.adapters.runtime.docker import DockerRuntime
 from windlass.adapters.runtime.docker.access import goes_by, registry_headers
 from windlass.adapters.runtime.docker.engine import negotiate, read_facts
 from windlass.core.distribution.reference import BadReference, parse_registry, registry_of
+from windlass.core.model.ids import TenantId
 from windlass.core.model.secret import Credentials
+from windlass.ports.runtime import ImageAccess, ImageUnavailable
 
 DIGEST = "sha256:" + "ab" * 32
 RECORD = {
@@ -102,3 +108,32 @@ def test_an_engine_that_remaps_users_says_by_how_much() -> None:
     assert read_facts(info, version).user_offset == 231072
     assert read_facts({**info, "SecurityOptions": ["name=rootless"]}, version).is_rootless
     assert read_facts({**info, "SecurityOptions": []}, version).user_offset == 0
+
+
+@pytest.mark.anyio
+async def test_podman_which_answers_no_question_about_a_manifest_is_asked_by_a_pull(
+    docker_engine: DockerEngine, podman_service: PodmanService
+) -> None:
+    with Registry(wants_login=True) as registry:
+        image = f"{registry.address}/team/private:1"
+        docker_engine.tag(IMAGE, image)
+        docker_engine.push(image, user="alice", password=READERS["alice"][0])
+        docker_engine.remove_image(image)
+
+        def access(tenant: str, user: str = "", password: str = "") -> ImageAccess:
+            login = Credentials(registry=registry.address, username=user, password=password, version=len(password))
+            return ImageAccess(tenant=TenantId(tenant), credentials=login if user else None, is_guarded=True)
+
+        async with opened(podman_service) as runtime:
+            for refused in (access("a"), access("b"), access("b", "alice", "guess")):
+                await ensure(runtime, image, access("a", "alice", READERS["alice"][0]))
+                with pytest.raises(ImageUnavailable) as why:
+                    await ensure(runtime, image, refused)
+                assert why.value.code == "image-denied"
+            await ensure(runtime, image, access("b", "hatter", READERS["hatter"][0]))
+        podman_service.remove_image(image)
+
+
+async def ensure(runtime: DockerRuntime, image: str, access: ImageAccess) -> None:
+    async for _ in runtime.ensure_image(image, access=access):
+        pass
