@@ -53,7 +53,10 @@ bench-slurm: parts ## Slurm beside us, in one run (apt, when root on Debian)
 	@tools/parts rivals
 	@$(V)/python -m bench.slurm
 
+bench-kube: parts kube ## plain batch Jobs of Kubernetes beside ours, in one run
+	@$(V)/python -m bench.kube
+
 bench-swarm: parts ## Docker Swarm beside us, in one run
 	@$(V)/python -m bench.swarm
 
-.PHONY: kube test-kube help setup setup-dev up parts test simulate check format demo bench bench-slurm bench-swarm
+.PHONY: kube test-kube help setup setup-dev up parts test simulate check format demo bench bench-slurm bench-swarm bench-kube

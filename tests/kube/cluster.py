@@ -68,6 +68,12 @@ class KubeCluster(Place):
         return f"https://{self.address}:{API_PORT}"
 
     @property
+    def host(self) -> str:
+        """The address at which its pods reach this machine."""
+        assert self._slot is not None
+        return str(self._slot.default[1])
+
+    @property
     def authority(self) -> Path:
         return self.pki / "ca.crt"
 

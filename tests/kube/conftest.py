@@ -2,6 +2,8 @@
 
 import os
 import secrets
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,8 +12,9 @@ import pytest
 from tests.kube.binaries import can_have
 from tests.kube.cluster import KubeCluster
 from tests.kube.existing import ExistingCluster
-from tests.kube.lab import Lab
-from tests.kube.operator import Operator
+from tests.kube.lab import Egpu, Lab
+from tests.kube.operator import ROOT, Operator
+from tests.parts import busybox
 from tests.parts.waiting import wait_for
 
 Cluster = KubeCluster | ExistingCluster
@@ -78,3 +81,27 @@ def own_operator(
     yield make
     for one in made:
         one.close()
+
+
+@pytest.fixture
+def egpu(lab: Lab, tmp_path: Path) -> Egpu:
+    """`egpu …` in the test's namespace and directory."""
+
+    def call(*arguments: str, check: bool = True, stdin: str | None = None) -> "subprocess.CompletedProcess[str]":
+        home = ("--kubeconfig", str(lab.cluster.kubeconfig), "-n", lab.namespace)
+        command = [sys.executable, "-c", "from windlass.boot.entry import egpu; egpu()", *home, *arguments]
+        environment = {**os.environ, "PYTHONPATH": f"{ROOT}/src", "WINDLASS_SIDE_IMAGE": busybox.IMAGE}
+        done = subprocess.run(
+            command,
+            cwd=tmp_path,
+            env=environment,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+        assert not check or done.returncode == 0, done.stdout + done.stderr
+        return done
+
+    return call

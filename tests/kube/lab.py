@@ -3,6 +3,8 @@
 import base64
 import gzip
 import json
+import subprocess
+from collections.abc import Callable
 from typing import Any, Self
 
 from tests.parts import busybox
@@ -11,6 +13,7 @@ from tests.parts.waiting import wait_for
 DEADLINE = 120.0
 ENDS = {"Succeeded", "Failed"}
 Document = dict[str, Any]
+Egpu = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 class Lab:

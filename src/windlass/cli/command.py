@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -56,8 +57,8 @@ def words_after_dashes(ctx: click.Context) -> tuple[str, ...] | None:
 
 
 def connection_options(*, is_hidden: bool = False) -> list[click.Parameter]:
-    def option(name: str, help_text: str, metavar: str) -> click.Option:
-        names = [f"--{name}", f"connection_{name.replace('-', '_')}"]  # no verb has an argument of that name
+    def option(name: str, help_text: str, metavar: str, *short: str) -> click.Option:
+        names = [*short, f"--{name}", f"connection_{name.replace('-', '_')}"]  # no verb has an argument of that name
         return click.Option(
             names, help=help_text, metavar=metavar, hidden=is_hidden, expose_value=False, callback=_remember
         )
@@ -66,11 +67,37 @@ def connection_options(*, is_hidden: bool = False) -> list[click.Parameter]:
         option("url", "The server's address; else WINDLASS_URL, else what `windlass up` wrote.", "URL"),
         option("token", "The bearer token; else WINDLASS_TOKEN, else what `windlass up` wrote.", "JWT"),
         option("data-dir", "Where `windlass up` keeps its files; else WINDLASS_DATA_DIR.", "DIR"),
+        option("kubeconfig", "Speak to a cluster instead; so do --context, -n and WINDLASS_HOME=kubernetes.", "FILE"),
+        option("context", "A context of the kubeconfig.", "NAME"),
+        option("namespace", "A namespace of the cluster.", "NAME", "-n"),
     ]
 
 
 def client_of(ctx: click.Context) -> Client:
-    client = Client(
+    client = _of_cluster(ctx) if _means_cluster(ctx) else _of_server(ctx)
+    ctx.call_on_close(client.close)
+    return client
+
+
+def _means_cluster(ctx: click.Context) -> bool:
+    given = any(_META + name in ctx.meta for name in ("kubeconfig", "context", "namespace"))
+    return given or os.environ.get("WINDLASS_HOME") == "kubernetes"
+
+
+def _of_cluster(ctx: click.Context) -> Client:
+    try:
+        from windlass.client.kube.api import read_config
+        from windlass.client.kube.home import KubeClient
+    except ImportError as exc:
+        raise click.ClickException("a cluster needs two more packages: pip install 'windlass[k8s]'") from exc
+    file = ctx.meta.get(_META + "kubeconfig")
+    config = read_config(Path(file) if file else None, ctx.meta.get(_META + "context"))
+    side_image = os.environ.get("WINDLASS_SIDE_IMAGE", "")
+    return KubeClient(config, namespace=ctx.meta.get(_META + "namespace"), side_image=side_image)
+
+
+def _of_server(ctx: click.Context) -> Client:
+    return Client(
         find(
             os.environ,
             url=ctx.meta.get(_META + "url"),
@@ -78,8 +105,6 @@ def client_of(ctx: click.Context) -> Client:
             data_dir=ctx.meta.get(_META + "data_dir"),
         )
     )
-    ctx.call_on_close(client.close)
-    return client
 
 
 def _remember(ctx: click.Context, param: click.Parameter, value: str | None) -> None:

@@ -1,0 +1,232 @@
+"""The same API server for the command line: blocking, with commands and terminals inside pods.
+
+What it shares with `api` are the paths and the meaning of refusals. A terminal reads and writes at once; TLS under Python
+3.11 does not bear that from two threads, so it lives on an event loop of its own.
+"""
+
+import json
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+import httpx2
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+from lightkube.config.client_adapter import AsyncClient, Client, ConnectionParams
+from lightkube.config.kubeconfig import SingleConfig
+from msgspec import Struct
+
+from windlass.client.kube.api import MERGE, PODS, Kind, error_of
+from windlass.client.terminal import Output
+from windlass.core.errors import Conflict, NotFound, Unavailable
+from windlass.wire.kube.names import CONTAINER, Document
+
+TIMEOUT_SECONDS: Final = 30.0
+SILENCE_SECONDS: Final = 600.0
+"""How long a command in a pod may say nothing."""
+PROTOCOL: Final = "v5.channel.k8s.io"
+STDIN, STDOUT, STDERR, VERDICT, SIZE, CLOSE = 0, 1, 2, 3, 4, 255
+FRAME: Final = 1 << 17
+
+
+class Done(Struct, frozen=True):
+    """A command in a pod that has ended."""
+
+    exit_code: int
+    stdout: bytes
+    stderr: bytes
+
+
+class KubeDoor:
+    def __init__(self, config: SingleConfig) -> None:
+        self._config = config
+        self._http = Client(config, ConnectionParams(timeout=httpx2.Timeout(TIMEOUT_SECONDS)))
+
+    def another(self) -> "KubeDoor":
+        return KubeDoor(self._config)
+
+    def close(self) -> None:
+        self._http.close()
+
+    def get(self, kind: Kind, name: str, namespace: str) -> Document | None:
+        try:
+            return self.call("GET", kind.path(namespace, name))
+        except NotFound:
+            return None
+
+    def list(self, kind: Kind, namespace: str, *, labels: str = "") -> tuple[list[Document], str]:
+        """All of them, and the version they were listed at."""
+        page = self.call("GET", kind.path(namespace), query={"labelSelector": labels} if labels else {})
+        return page.get("items", []), page["metadata"]["resourceVersion"]
+
+    def create(self, kind: Kind, document: Document, namespace: str) -> Document:
+        return self.call("POST", kind.path(namespace), document, query={"fieldManager": "windlass"})
+
+    def merge(self, kind: Kind, name: str, change: Document, namespace: str) -> Document:
+        return self.call("PATCH", kind.path(namespace, name), change, media=MERGE)
+
+    def delete(self, kind: Kind, name: str, namespace: str, *, uid: str, grace: int | None = None) -> bool:
+        """Whether there was one with that UID to delete."""
+        options: Document = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+        if grace is not None:
+            options["gracePeriodSeconds"] = grace
+        try:
+            self.call("DELETE", kind.path(namespace, name), options)
+        except (NotFound, Conflict):
+            return False
+        return True
+
+    def watch(self, kind: Kind, namespace: str, *, after: str, name: str = "") -> Iterator[Document]:
+        """Every change after that version; it ends when the server has had enough, and then one lists again."""
+        query = {"watch": "true", "resourceVersion": after, "timeoutSeconds": "300"}
+        if name:
+            query["fieldSelector"] = f"metadata.name={name}"
+        with self.stream(kind.path(namespace), query) as answer:
+            for line in answer.iter_lines():
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    return
+                yield event
+
+    @contextmanager
+    def stream(self, path: str, query: Mapping[str, str]) -> Iterator[httpx2.Response]:
+        timeout = httpx2.Timeout(TIMEOUT_SECONDS, read=None)
+        try:
+            with self._http.stream("GET", path, params=dict(query), timeout=timeout) as answer:
+                if answer.is_error:
+                    answer.read()
+                    raise error_of(answer)
+                yield answer
+        except httpx2.HTTPError as exc:
+            raise _broken(exc) from exc
+
+    def run(self, pod: str, namespace: str, command: Iterable[str]) -> Done:
+        """Run a command in the pod to its end. Never a shell's text: words only."""
+        out, err = bytearray(), bytearray()
+        with self.terminal(pod, namespace, command, has_input=False) as terminal:
+            for piece in terminal.output():
+                (err if piece.is_stderr else out).extend(piece.data)
+        return Done(terminal.exit_code or 0, bytes(out), bytes(err))
+
+    def store(self, pod: str, namespace: str, path: str, content: Iterable[bytes]) -> None:
+        """Bytes into a file in the pod; what arrived is for the caller to verify.
+
+        By `tee`, whose echo is thrown away: containerd takes a command's stdin away when it closes its stdout, as `dd` and a
+        shell's `cat >` do, and then silently loses the rest.
+        """
+        with self.terminal(pod, namespace, ["tee", path], has_input=True) as terminal:
+            feeding = threading.Thread(target=_feed, args=(terminal, content), daemon=True)
+            feeding.start()
+            for _ in terminal.output():
+                pass
+            feeding.join()
+
+    @contextmanager
+    def terminal(
+        self, pod: str, namespace: str, command: Iterable[str], *, has_input: bool, tty: bool = False
+    ) -> Iterator["PodTerminal"]:
+        query: dict[str, Any] = {"command": list(command), "container": CONTAINER, "stdout": "true"}
+        query |= {"stdin": str(has_input).lower(), "tty": str(tty).lower(), "stderr": str(not tty).lower()}
+        path = PODS.path(namespace, pod, "exec")
+        try:
+            with start_blocking_portal() as portal:
+                http = AsyncClient(self._config, ConnectionParams(timeout=httpx2.Timeout(TIMEOUT_SECONDS)))
+                opened = http.websocket(path, subprotocols=[PROTOCOL], params=query)
+                with portal.wrap_async_context_manager(http), portal.wrap_async_context_manager(opened) as socket:
+                    yield PodTerminal(portal, socket)
+        except httpx2.HTTPError as exc:
+            raise _broken(exc) from exc
+        except BaseExceptionGroup as group:  # the socket's task group wraps whatever passes through it
+            raise _innermost(group) from None
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Document | None = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        media: str = "application/json",
+    ) -> Document:
+        headers = {"Content-Type": media} if body is not None else {}
+        try:
+            answer = self._http.request(method, path, json=body, params=dict(query or {}), headers=headers)
+        except httpx2.HTTPError as exc:
+            raise _broken(exc) from exc
+        if answer.is_error:
+            raise error_of(answer)
+        document: Document = answer.json()
+        return document
+
+
+class PodTerminal:
+    """A command in a pod, spoken to like `client.terminal.Terminal`: reading and writing may happen in two threads."""
+
+    def __init__(self, portal: BlockingPortal, socket: Any) -> None:
+        self._portal = portal
+        self._socket = socket
+        self.exit_code: int | None = None
+        self.has_spoken = False
+        self.is_given_up = False
+
+    def output(self) -> Iterator[Output]:
+        while True:
+            try:
+                frame: bytes = self._portal.call(self._socket.receive_bytes, SILENCE_SECONDS)
+            except (httpx2.HTTPError, TimeoutError) as exc:
+                raise _broken(exc) from exc
+            channel, data = frame[0], frame[1:]
+            if channel in (STDOUT, STDERR):
+                self.has_spoken = True
+                if data:
+                    yield Output(channel == STDERR, data)
+            elif channel == VERDICT:
+                self.exit_code = _exit_code(json.loads(data))
+                return
+
+    def send(self, data: bytes) -> None:
+        self._portal.call(self._socket.send_bytes, bytes((STDIN,)) + data)
+
+    def resize(self, rows: int, columns: int) -> None:
+        with suppress(httpx2.HTTPError):
+            size = json.dumps({"Height": rows, "Width": columns}).encode()
+            self._portal.call(self._socket.send_bytes, bytes((SIZE,)) + size)
+
+    def end_input(self) -> None:
+        with suppress(httpx2.HTTPError):
+            self._portal.call(self._socket.send_bytes, bytes((CLOSE, STDIN)))
+
+    def give_up(self) -> None:
+        self.is_given_up = not self.has_spoken
+
+    def close(self) -> None:
+        self._portal.call(self._socket.close)
+
+
+def _feed(terminal: PodTerminal, content: Iterable[bytes]) -> None:
+    """A way that breaks is noticed by the reader, and a short file by its digest."""
+    with suppress(httpx2.HTTPError, Unavailable, RuntimeError):
+        for chunk in content:
+            for at in range(0, len(chunk), FRAME):
+                terminal.send(chunk[at : at + FRAME])
+        terminal.end_input()
+
+
+def _innermost(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    only: BaseException = group
+    while isinstance(only, BaseExceptionGroup) and len(only.exceptions) == 1:
+        only = only.exceptions[0]
+    return _broken(only) if isinstance(only, httpx2.HTTPError) else only
+
+
+def _exit_code(verdict: Document) -> int:
+    if verdict.get("status") == "Success":
+        return 0
+    for cause in verdict.get("details", {}).get("causes", []):
+        if cause.get("reason") == "ExitCode":
+            return int(cause["message"])
+    raise Unavailable(str(verdict.get("message", "the command could not be run")), code="kube-unavailable")
+
+
+def _broken(exc: Exception) -> Unavailable:
+    return Unavailable(f"the Kubernetes API server does not answer: {exc}", code="kube-unavailable")

@@ -1,0 +1,344 @@
+"""The Kubernetes home for the command line: the client's verbs, spoken to the API server and to short-lived pods.
+
+Jobs are the custom resources that the operator drives, so that what `egpu` does and what `kubectl` does is the same.
+"""
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from itertools import chain
+from typing import IO, TYPE_CHECKING, Any, Final, Literal, NoReturn, cast
+
+from lightkube.config.kubeconfig import SingleConfig
+
+from windlass.client.client import Client
+from windlass.client.connection import Connection
+from windlass.client.documents import (
+    Cleanup,
+    CleanupItem,
+    CopiedFile,
+    Document,
+    Happening,
+    LogLine,
+    Manifest,
+    Page,
+    Upload,
+)
+from windlass.client.kube.api import CLAIMS, EVENTS, JOBS
+from windlass.client.kube.door import KubeDoor
+from windlass.client.kube.lines import KubeLog
+from windlass.client.kube.side import SidePods
+from windlass.core.errors import Conflict, Invalid, NotFound
+from windlass.core.model.job import JobSpec
+from windlass.wire.job import read_manifest
+from windlass.wire.kube.names import CANCEL, EXPIRES, JOB_LABEL, KIND, owner_uid, volume_name
+from windlass.wire.kube.status import read_time
+from windlass.wire.kube.volume import claim
+from windlass.wire.names import read_artifact_path
+from windlass.wire.render import timestamp
+from windlass.wire.urls import read_url
+
+if TYPE_CHECKING:
+    from windlass.client.pack import Project, SingleFile
+    from windlass.client.streams import Followed
+
+VOLUME_TTL_SECONDS: Final = 3600
+_STATES: Final = {"Pending": "PENDING", "Running": "RUNNING", "Succeeded": "SUCCEEDED", "Failed": "FAILED"}
+_ENDS: Final = {"DeadlineExceeded": "TIMED_OUT", "Cancelled": "CANCELLED"}
+
+
+class KubeClient(Client):
+    """As `Client`, for the verbs that make sense on a cluster; the others say that they do not."""
+
+    def __init__(self, config: SingleConfig, *, namespace: str | None = None, side_image: str = "") -> None:
+        super().__init__(Connection(url=str(config.cluster.server)))
+        self._config = config
+        self.namespace = namespace or config.namespace or "default"
+        self._side_image = side_image
+        self._door = KubeDoor(config)
+        self._names: dict[str, str] = {}
+
+    def another(self) -> "KubeClient":
+        other = KubeClient(self._config, namespace=self.namespace, side_image=self._side_image)
+        other._names.update(self._names)
+        return other
+
+    def close(self) -> None:
+        self._door.close()
+
+    # jobs
+
+    def create(self, manifest: Document, *, key: str | None = None) -> Manifest:
+        """The job, and its volume if that is not there: an upload must have a place before the operator has looked."""
+        if manifest.get("kind") != KIND:
+            raise Invalid(f"on Kubernetes a job is of kind {KIND}", code="home")
+        made = self._door.create(JOBS, manifest, self.namespace)
+        self._make_volume(made)
+        return self._shown(made)
+
+    def job(self, ref: str) -> Manifest:
+        return self._shown(self._found(ref))
+
+    def page(self, **query: Any) -> Page:
+        items, version = self._door.list(JOBS, self.namespace)
+        wanted = query.get("name") or ""
+        shown = [self._shown(item) for item in items if wanted in item["metadata"]["name"]]
+        shown.sort(key=lambda job: job["metadata"].get("creationTimestamp", ""), reverse=True)
+        return {"items": shown, "next": None, "revision": int(version) if version.isdecimal() else 0}
+
+    def cancel(self, ref: str) -> Manifest:
+        name = self._found(ref)["metadata"]["name"]
+        return self._shown(
+            self._door.merge(JOBS, name, {"metadata": {"annotations": {CANCEL: "true"}}}, self.namespace)
+        )
+
+    def release(self, ref: str) -> Manifest:
+        name = self._found(ref)["metadata"]["name"]
+        return self._shown(self._door.merge(JOBS, name, {"spec": {"suspend": False}}, self.namespace))
+
+    def delete(self, ref: str, *, volume: bool = False) -> None:
+        """Without its volume, that first becomes nobody's and is dated; else it goes with the job that owns it."""
+        job = self._found(ref)
+        metadata = job["metadata"]
+        if not volume:
+            self._orphan_volume(job)
+        self._door.delete(JOBS, metadata["name"], self.namespace, uid=metadata["uid"])
+
+    # what happens to them
+
+    def logs(
+        self,
+        ref: str,
+        *,
+        follow: bool = False,
+        attempt: int | None = None,
+        stream: str | None = None,
+        tail: int | None = None,
+        after: str = "",
+    ) -> "Followed[LogLine]":
+        job = self._found(ref)
+        log = KubeLog(self._door.another(), job, follow=follow, attempt=attempt, tail=tail, from_first=bool(after))
+        return cast("Followed[LogLine]", log)
+
+    def happenings(self, ref: str) -> list[Happening]:
+        uid = self._found(ref)["metadata"]["uid"]
+        events, _ = self._door.list(EVENTS, self.namespace)
+        ours = [one for one in events if one.get("involvedObject", {}).get("uid") == uid]
+        ours.sort(key=lambda one: one.get("lastTimestamp") or "")
+        return [
+            {
+                "at": one.get("lastTimestamp") or "",
+                "kind": one["reason"],
+                "reason": "",
+                "message": one.get("message", ""),
+            }
+            for one in ours
+        ]
+
+    def follow_happenings(self, ref: str) -> "Followed[Happening]":
+        return cast("Followed[Happening]", _Changes(self, self._found(ref)["metadata"]["name"]))
+
+    def changes(self, *, after: int | None = None) -> Iterator[Manifest | None]:
+        while True:
+            for event in self._door.watch(JOBS, self.namespace, after=str(after or 0)):
+                yield self._shown(event["object"])
+            yield None
+            after = self.page()["revision"]
+
+    def changes_of(self, name: str, after: int) -> Iterator[Manifest]:
+        """Of one job, until the connection is ended; without a version, from how it is now."""
+        for event in self._door.watch(JOBS, self.namespace, after=str(after), name=name):
+            yield self._shown(event["object"])
+
+    # files
+
+    def upload(self, ref: str, body: "Project | SingleFile", *, path: str = "", digest: str) -> Upload:
+        job = self._found(ref)
+        if not job["spec"].get("suspend"):
+            raise Conflict(
+                "files go in before the job starts", code="not-suspended", hint="create it with suspend: true"
+            )
+        self._side().put(job["metadata"]["name"], body, read_artifact_path(path), digest)
+        return {"digest": f"sha256:{digest}", "size": body.length, "entries": len(getattr(body, "entries", "1"))}
+
+    @contextmanager
+    def download(self, ref: str, path: str = "", *, form: Literal["tar", "file"] = "tar") -> Iterator[Any]:
+        name = self._volume_of(ref)
+        with self._side().take(name, _inside(path), is_archive=form == "tar") as spool:
+            yield _Whole(spool)
+
+    def copy_file(self, job: str, url: str, target_path: str) -> CopiedFile:
+        """Into the volume of a job that need not be there yet: then it is dated, and goes if none comes."""
+        _check_url(url)
+        inside = _inside(target_path)
+        if self._door.get(CLAIMS, volume_name(job), self.namespace) is None:
+            expires = timestamp(time.time() + VOLUME_TTL_SECONDS)
+            self._door.create(CLAIMS, claim(job, _spec({}), expires_at=expires), self.namespace)
+        size, digest = self._side().fetch(job, url, f"/artifacts/{inside}")
+        return {"volume": volume_name(job), "path": inside, "size": size, "digest": f"sha256:{digest}"}
+
+    def cleanup(self) -> Cleanup:
+        """What the operator does by itself, now, and told."""
+        jobs = {item["metadata"]["uid"]: item for item in self._door.list(JOBS, self.namespace)[0]}
+        items: list[CleanupItem] = []
+        for volume in self._door.list(CLAIMS, self.namespace, labels=JOB_LABEL)[0]:
+            metadata = volume["metadata"]
+            due, why = _due(volume, jobs.get(owner_uid(volume)))
+            is_due = due is not None and due <= time.time()
+            if is_due:
+                self._door.delete(CLAIMS, metadata["name"], self.namespace, uid=metadata["uid"])
+            items.append({"name": metadata["name"], "action": "deleted" if is_due else "skipped", "why": why})
+        deleted = sum(item["action"] == "deleted" for item in items)
+        return {"deleted": deleted, "skipped": len(items) - deleted, "items": items}
+
+    # terminals
+
+    @contextmanager
+    def debug(
+        self, ref: str, *, image: str | None, keep: bool, name: str | None, command: Iterable[str]
+    ) -> Iterator[Any]:
+        job = self._volume_of(ref)
+        with self._side().open(job, "debug", image=image or "", name=name or "", mount="/mnt", keep=keep) as pod:
+            with self._door.terminal(pod, self.namespace, command, has_input=True, tty=os.isatty(0)) as terminal:
+                yield terminal
+
+    @contextmanager
+    def execute(self, ref: str, command: Iterable[str], *, tty: bool) -> Iterator[Any]:
+        status = self._found(ref).get("status", {})
+        if status.get("phase") != "Running":
+            raise Conflict("the job does not run", code="not-running")
+        with self._door.terminal(status["podName"], self.namespace, command, has_input=True, tty=tty) as terminal:
+            yield terminal
+
+    def attach(self, ref: str) -> NoReturn:
+        raise Invalid("on Kubernetes use `kubectl attach`", code="home")
+
+    def _side(self) -> SidePods:
+        return SidePods(self._door, self.namespace, *([self._side_image] if self._side_image else []))
+
+    def _found(self, ref: str) -> Document:
+        """By name; or by the UID of one met before, and then only that one."""
+        name = self._names.get(ref, ref)
+        found = self._door.get(JOBS, name, self.namespace)
+        if found is None or (ref in self._names and found["metadata"]["uid"] != ref):
+            raise NotFound(
+                f"there is no job {name} in namespace {self.namespace}", hint="`egpu list` shows them; -n names another"
+            )
+        self._names[found["metadata"]["uid"]] = name
+        return found
+
+    def _volume_of(self, ref: str) -> str:
+        """The job's name, when its volume is there: also after the job is gone."""
+        name = self._names.get(ref, ref)
+        if self._door.get(CLAIMS, volume_name(name), self.namespace) is None:
+            raise NotFound(
+                f"there is no volume {volume_name(name)}", code="volume-not-found", hint="its time-to-live has passed"
+            )
+        return name
+
+    def _make_volume(self, job: Document) -> None:
+        metadata = job["metadata"]
+        try:
+            document = claim(metadata["name"], _spec(job["spec"]), uid=metadata["uid"])
+            self._door.create(CLAIMS, document, self.namespace)
+        except Conflict:
+            return  # there already: the operator judges whose it is
+        except Invalid:
+            return  # not to be had as asked for: the operator ends the job and says why
+
+    def _orphan_volume(self, job: Document) -> None:
+        metadata = job["metadata"]
+        volume = self._door.get(CLAIMS, volume_name(metadata["name"]), self.namespace)
+        if volume is None or owner_uid(volume) != metadata["uid"]:
+            return
+        ended = read_time(job.get("status", {}).get("finishedAt"))
+        since = ended / 1000 if ended else time.time()
+        expires = timestamp(since + job["spec"].get("pvcTTLSecondsAfterFinished", VOLUME_TTL_SECONDS))
+        change = {"uid": volume["metadata"]["uid"], "ownerReferences": None, "annotations": {EXPIRES: expires}}
+        self._door.merge(CLAIMS, volume["metadata"]["name"], {"metadata": change}, self.namespace)
+
+    def _shown(self, job: Document) -> Manifest:
+        """With the state that every surface shows beside the phase."""
+        status = dict(job.get("status", {}))
+        phase, reason = status.setdefault("phase", "Pending"), status.get("reason", "")
+        status["state"] = _ENDS.get(reason, "FAILED") if phase == "Failed" else _STATES[phase]
+        self._names[job["metadata"]["uid"]] = job["metadata"]["name"]
+        return cast(Manifest, {**job, "status": status})
+
+
+class _Whole:
+    """A download that is all here already."""
+
+    def __init__(self, spool: IO[bytes]) -> None:
+        self._spool = spool
+        spool.seek(0, 2)
+        self.length: int | None = spool.tell()
+        spool.seek(0)
+
+    def read(self, size: int = 1 << 18, /) -> bytes:
+        return self._spool.read(size)
+
+
+class _Changes:
+    """Each new reason in a job's status as a happening, until it is over."""
+
+    def __init__(self, client: KubeClient, name: str) -> None:
+        self._client = client
+        self._name = name
+
+    def __iter__(self) -> Iterator[Happening]:
+        told, after = ("", ""), 0
+        while True:
+            job = self._client.job(self._name)
+            for change in chain([job], self._client.changes_of(self._name, after)):
+                status = change["status"]
+                words = (status.get("phase", ""), status.get("reason") or "")
+                if words != told:
+                    told = words
+                    yield {
+                        "at": timestamp(time.time()),
+                        "kind": words[0],
+                        "reason": words[1],
+                        "message": status.get("message") or "",
+                    }
+                if status.get("state") in ("SUCCEEDED", "FAILED", "TIMED_OUT", "CANCELLED"):
+                    return
+            after = self._client.page()["revision"]
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def _spec(spec: Document) -> JobSpec:
+    """Only what a claim needs of it; whether it can run is the operator's to say."""
+    wanted = {key: spec[key] for key in ("pvcSize", "storageClass") if key in spec}
+    document = {"apiVersion": "windlass.dev/v1", "kind": KIND, "metadata": {"name": "x"}, "spec": wanted}
+    return read_manifest(document, runtime="container", preset_image="preset").spec
+
+
+def _check_url(url: str) -> None:
+    try:
+        read_url(url)
+    except ValueError as exc:
+        raise Invalid(f"{url[:100]!r}: {exc}", code="url") from exc
+
+
+def _inside(path: str) -> str:
+    try:
+        return read_artifact_path(path)
+    except ValueError as exc:
+        raise Invalid(f"{path}: {exc}", code="path-outside") from exc
+
+
+def _due(volume: Document, job: Document | None) -> tuple[float | None, str]:
+    """When it goes, in seconds since the epoch, and why so."""
+    if job is None:
+        at = read_time(volume["metadata"].get("annotations", {}).get(EXPIRES))
+        return (at / 1000, "nobody's since its job went or never came") if at else (None, "not dated")
+    ended = read_time(job.get("status", {}).get("finishedAt"))
+    if ended is None:
+        return None, f"its job is {job.get('status', {}).get('phase', 'Pending')}"
+    due = ended / 1000 + job["spec"].get("pvcTTLSecondsAfterFinished", VOLUME_TTL_SECONDS)
+    return due, f"its time-to-live ends at {datetime.fromtimestamp(due, UTC):%H:%M:%S} UTC"

@@ -1,0 +1,101 @@
+"""What a job on a cluster printed: from its pod while that lives, from the sealed log after, each line once."""
+
+import base64
+import time
+import zlib
+from collections.abc import Iterator
+from typing import Any, Final
+
+from windlass.client.documents import LogLine
+from windlass.client.kube.api import CONFIG_MAPS, JOBS, PODS
+from windlass.client.kube.door import KubeDoor
+from windlass.core.errors import Invalid, NotFound, Unavailable
+from windlass.wire.kube.names import Document, log_name, pod_name
+from windlass.wire.kube.volume import LOG_KEY
+
+LOOK_SECONDS: Final = 0.3
+OVER: Final = ("Succeeded", "Failed")
+
+
+class KubeLog:
+    """Iterate once. When followed it goes on over retries and ends with the job."""
+
+    def __init__(
+        self, door: KubeDoor, job: Document, *, follow: bool, attempt: int | None, tail: int | None, from_first: bool
+    ) -> None:
+        self._door = door
+        self._name = job["metadata"]["name"]
+        self._namespace = job["metadata"]["namespace"]
+        self._uid = job["metadata"]["uid"]
+        self._follow = follow
+        self._attempt = attempt
+        self._tail = tail
+        self._from_first = from_first
+        self.end: dict[str, Any] | None = None
+
+    def __iter__(self) -> Iterator[LogLine]:
+        status = self._status()
+        newest = status.get("attempt", 0)
+        if not self._follow:
+            attempt = self._attempt or newest
+            if attempt > newest:
+                raise NotFound(f"there is no attempt {attempt}", code="no-such-attempt")
+            lines = self._kept(attempt) if attempt else []
+            yield from _lines(lines if self._tail is None else lines[len(lines) - min(self._tail, len(lines)) :])
+            return
+        attempt = 1 if self._from_first else max(newest, 1)
+        while True:
+            yield from self._followed(attempt)
+            status = self._status()
+            if status.get("attempt", 0) > attempt:
+                attempt += 1
+            elif status.get("phase") in OVER:
+                return
+
+    def close(self) -> None:
+        self._door.close()
+
+    def _followed(self, attempt: int) -> Iterator[LogLine]:
+        """Of one run, to its end. The pod may go before its stream has: the rest is then in the sealed log."""
+        count = 0
+        while not self._is_settled(attempt):
+            try:
+                with self._door.stream(
+                    PODS.path(self._namespace, pod_name(self._name, attempt), "log"), {"follow": "true"}
+                ) as answer:
+                    for number, line in enumerate(answer.iter_lines()):
+                        if number >= count:  # after a break the stream begins anew
+                            count += 1
+                            yield from _lines([line])
+            except (NotFound, Invalid, Unavailable):
+                pass  # not started yet, or gone already
+            time.sleep(LOOK_SECONDS)
+        yield from _lines(self._kept(attempt)[count:])
+
+    def _is_settled(self, attempt: int) -> bool:
+        """The run is over and its log sealed: the operator says so only then."""
+        status = self._status()
+        return status.get("phase") in OVER or status.get("attempt", 0) > attempt or "retryAt" in status
+
+    def _kept(self, attempt: int) -> list[str]:
+        sealed = self._door.get(CONFIG_MAPS, log_name(self._name, attempt), self._namespace)
+        if sealed is not None:
+            text = zlib.decompress(base64.b64decode(sealed["binaryData"][LOG_KEY]), wbits=31)
+            return text.decode(errors="replace").removesuffix("\n").split("\n")
+        try:
+            with self._door.stream(PODS.path(self._namespace, pod_name(self._name, attempt), "log"), {}) as answer:
+                return list(answer.iter_lines())
+        except (NotFound, Invalid):
+            return []
+
+    def _status(self) -> Document:
+        job = self._door.get(JOBS, self._name, self._namespace)
+        if job is None or job["metadata"]["uid"] != self._uid:
+            raise NotFound(f"job {self._name} is gone")
+        status: Document = job.get("status", {})
+        return status
+
+
+def _lines(texts: list[str]) -> Iterator[LogLine]:
+    for text in texts:
+        yield {"at": "", "stream": "stdout", "text": text}

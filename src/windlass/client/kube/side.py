@@ -1,0 +1,136 @@
+"""Short-lived pods beside a job, with its volume: they take an upload in, fetch a URL, hand artifacts out, or hold a shell.
+
+Nothing is ever given to a shell: commands are words, and bytes go by stdin and stdout. What arrived is verified by its digest
+before it counts. The image needs `tee`, `sha256sum`, `tar`, `wget` and `sleep`; busybox has them.
+"""
+
+import secrets
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import IO, Final
+
+from windlass.client.kube.api import PODS
+from windlass.client.kube.door import Done, KubeDoor
+from windlass.client.pack import Project, SingleFile
+from windlass.core.errors import Conflict, NotFound, Unavailable
+from windlass.wire.kube.names import Document
+from windlass.wire.kube.pod import PodPolicy, side_pod
+from windlass.wire.names import ARTIFACTS
+
+IMAGE: Final = "busybox:1.37"
+READY_SECONDS: Final = 300.0
+LOOK_SECONDS: Final = 0.2
+LIFE_SECONDS: Final = 3600
+"""A pod that its command line forgot ends by itself."""
+
+
+class SidePods:
+    def __init__(self, door: KubeDoor, namespace: str, image: str = IMAGE) -> None:
+        self._door = door
+        self._namespace = namespace
+        self._image = image
+
+    @contextmanager
+    def open(
+        self, job: str, part: str, *, image: str = "", name: str = "", mount: str = ARTIFACTS, keep: bool = False
+    ) -> Iterator[str]:
+        """The name of a running pod; it is gone afterwards, unless it is to be kept."""
+        pod = name or f"{job[:40]}-{part}-{secrets.token_hex(3)}"
+        document = side_pod(
+            pod,
+            job,
+            part,
+            image or self._image,
+            ["sleep", str(LIFE_SECONDS)],
+            PodPolicy(),
+            mount=mount,
+            seconds=LIFE_SECONDS,
+        )
+        made = self._door.create(PODS, document, self._namespace)
+        try:
+            self._until_running(pod)
+            yield pod
+        finally:
+            if not keep:
+                self._door.delete(PODS, pod, self._namespace, uid=made["metadata"]["uid"], grace=0)
+
+    def put(self, job: str, body: Project | SingleFile, path: str, digest: str) -> None:
+        """Verified as it arrived, then unpacked or moved to its place; before that nothing has its name."""
+        temporary = f"{ARTIFACTS}/.windlass-{secrets.token_hex(8)}"
+        target = f"{ARTIFACTS}/{path}".rstrip("/")
+        with self.open(job, "upload") as pod:
+            self._door.store(pod, self._namespace, temporary, body.chunks())
+            self._check(pod, temporary, digest)
+            if isinstance(body, Project):
+                self._do(pod, ["mkdir", "-p", target])
+                self._do(pod, ["tar", "-xf", temporary, "-C", target])
+                self._do(pod, ["rm", temporary])
+            else:
+                self._do(pod, ["mkdir", "-p", target.rpartition("/")[0]])
+                self._do(pod, ["mv", temporary, target])
+
+    def fetch(self, job: str, url: str, target: str) -> tuple[int, str]:
+        """Download a URL into the volume; its size and digest."""
+        temporary = f"{ARTIFACTS}/.windlass-{secrets.token_hex(8)}"
+        with self.open(job, "copy") as pod:
+            self._do(pod, ["wget", "-q", "-O", temporary, "--", url])
+            size = int(self._do(pod, ["stat", "-c", "%s", temporary]).stdout)
+            digest = self._do(pod, ["sha256sum", temporary]).stdout.split()[0].decode()
+            self._do(pod, ["mkdir", "-p", target.rpartition("/")[0]])
+            self._do(pod, ["mv", temporary, target])
+        return size, digest
+
+    @contextmanager
+    def take(self, job: str, path: str, *, is_archive: bool) -> Iterator[IO[bytes]]:
+        """The artifacts as a tar, or one file. Whole before anything is given on: a broken way is never a short file."""
+        parent, _, base = f"{ARTIFACTS}/{path}".rstrip("/").rpartition("/")
+        where, what = (parent, base) if path.strip("/") else (ARTIFACTS, ".")
+        command = ["tar", "-cf", "-", "-C", where, "--", what] if is_archive else ["cat", "--", f"{where}/{what}"]
+        with tempfile.TemporaryFile() as spool:
+            with self.open(job, "download") as pod:
+                with self._door.terminal(pod, self._namespace, command, has_input=False) as terminal:
+                    said = bytearray()
+                    for piece in terminal.output():
+                        said.extend(piece.data) if piece.is_stderr else spool.write(piece.data)
+                if terminal.exit_code:
+                    raise NotFound(
+                        f"{job}:{where}/{what}: {said.decode(errors='replace').strip()}", code="path-not-found"
+                    )
+            spool.seek(0)
+            yield spool
+
+    def _check(self, pod: str, path: str, digest: str) -> None:
+        arrived = self._do(pod, ["sha256sum", path]).stdout.split()[0].decode()
+        if arrived != digest:
+            raise Conflict("something else arrived than was sent", code="digest-mismatch", hint="try again")
+
+    def _do(self, pod: str, command: Sequence[str]) -> Done:
+        done = self._door.run(pod, self._namespace, command)
+        if done.exit_code:
+            said = done.stderr.decode(errors="replace").strip()
+            raise Unavailable(f"{command[0]} in pod {pod} ended with {done.exit_code}: {said}", code="side-pod")
+        return done
+
+    def _until_running(self, pod: str) -> None:
+        deadline = time.monotonic() + READY_SECONDS
+        found: Document = {}
+        while time.monotonic() < deadline:
+            found = self._door.get(PODS, pod, self._namespace) or {}
+            if found.get("status", {}).get("phase") == "Running":
+                return
+            if found.get("status", {}).get("phase") == "Failed":
+                break
+            time.sleep(LOOK_SECONDS)
+        raise Unavailable(
+            f"pod {pod} did not start: {_why(found)}", code="side-pod", hint="kubectl describe pod says more"
+        )
+
+
+def _why(pod: Document) -> str:
+    status = pod.get("status", {})
+    waiting = [one.get("state", {}).get("waiting", {}) for one in status.get("containerStatuses", [])]
+    conditions = [one for one in status.get("conditions", []) if one.get("status") == "False" and one.get("message")]
+    words: list[str] = [one.get("message") or one.get("reason", "") for one in (*waiting, *conditions)]
+    return next((text for text in words if text), str(status.get("message", "no reason given")))

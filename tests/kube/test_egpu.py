@@ -1,0 +1,160 @@
+"""`egpu` on a cluster: the seed's life of a job, from a directory or a URL to the answer, and what is left of it."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.kube.cluster import KubeCluster
+from tests.kube.lab import Egpu, Lab
+from tests.kube.operator import Operator
+from tests.parts import busybox
+from tests.parts.waiting import wait_for
+from windlass.client.kube.api import read_config
+from windlass.client.kube.home import KubeClient
+from windlass.client.pack import Project
+from windlass.core.errors import Conflict
+
+LIGHT = ("--image", busybox.IMAGE, "--gpu", "0", "--cpu", "100m", "--memory", "64Mi")
+
+
+def project(directory: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return directory
+
+
+def test_a_directory_goes_in_the_job_runs_on_it_and_the_answer_comes_out(
+    lab: Lab, operator: Operator, egpu: Egpu, tmp_path: Path
+) -> None:
+    code = project(tmp_path / "code", **{"input.txt": "seven\n", "deep/er/x": "1", "ünïcode name": "2"})
+    script = "cd /artifacts; cat input.txt; find . -type f | sort > output.json"
+    done = egpu("create", "whole", "--project-dir", str(code), *LIGHT, "--pvc-ttl", "1h", "--", "sh", "-c", script)
+    assert "seven" in done.stdout
+    assert lab.status("whole")["phase"] == "Succeeded"
+    egpu("download", "whole", "output.json")
+    listed = (tmp_path / "output.json").read_text().split("\n")
+    assert {"./input.txt", "./deep/er/x", "./ünïcode name"} <= set(listed)
+    assert not any(".windlass-" in line for line in listed)
+    # Helpers and the pod itself are gone; the output is not.
+    lab.wait_gone("pod", "whole-1")
+    wait_for(lambda: lab.items("pods") == [], 60, "the helpers to go")
+    assert egpu("logs", "whole").stdout == "seven\n"
+
+
+def test_an_upload_that_does_not_verify_lets_no_pod_of_the_job_be_made(
+    lab: Lab, operator: Operator, tmp_path: Path
+) -> None:
+    config = read_config(lab.cluster.kubeconfig)
+    client = KubeClient(config, namespace=lab.namespace, side_image=busybox.IMAGE)
+    spec = {"image": busybox.IMAGE, "command": ["cat", "/artifacts/a"], "resources": {"gpu": 0}, "suspend": True}
+    metadata = {"name": "ordered"}
+    job = client.create(
+        {"apiVersion": "windlass.dev/v1", "kind": "EphemeralAccelerationJob", "metadata": metadata, "spec": spec}
+    )
+    uid = job["metadata"]["uid"]
+    packed = Project(project(tmp_path / "code", a="right\n"))
+    with pytest.raises(Conflict, match="something else arrived"):
+        client.upload(uid, packed, digest="0" * 64)
+    assert lab.wait_status("ordered", phase="Pending", reason="Suspended").get("attempt", 0) == 0
+    client.upload(uid, packed, digest=packed.digest())
+    client.release(uid)
+    lab.wait_status("ordered", phase="Succeeded")
+    assert lab.log("ordered") == "right\n"
+    client.close()
+
+
+def test_looking_at_jobs_and_cancelling_one(lab: Lab, operator: Operator, egpu: Egpu) -> None:
+    egpu("create", "long", *LIGHT, "--", "sleep", "300")
+    lab.wait_status("long", phase="Running")
+    assert json.loads(egpu("get", "long", "-o", "json").stdout)["status"]["phase"] == "Running"
+    assert "long" in egpu("list").stdout
+    assert "cancelled" in egpu("cancel", "long").stdout
+    assert "Cancelled" in egpu("watch", "long").stdout
+    assert egpu("get", "nowhere", check=False).returncode != 0
+
+
+def test_a_failed_job_gives_its_exit_code_and_output(lab: Lab, operator: Operator, egpu: Egpu) -> None:
+    done = egpu("create", "bad", *LIGHT, "--watch", "--", "sh", "-c", "echo no; exit 9", check=False)
+    assert done.returncode == 9
+    assert "no" in done.stdout
+
+
+def test_debug_is_a_shell_beside_the_artifacts_and_is_gone_afterwards(
+    lab: Lab, operator: Operator, egpu: Egpu, tmp_path: Path
+) -> None:
+    egpu("create", "seen", *LIGHT, "--watch", "--", "sh", "-c", "echo inside > /artifacts/it")
+    done = egpu("debug", "seen", "--exec", "cat /mnt/it", stdin="")
+    assert "inside" in done.stdout
+    wait_for(lambda: lab.items("pods") == [], 60, "the debug pod to go")
+    egpu("debug", "seen", "--exec", "true", "--keep", "--pod-name", "look", stdin="")
+    assert lab.get("pod", "look") is not None
+
+
+def test_a_job_deleted_without_its_volume_leaves_it_dated_and_with_it_nothing(
+    lab: Lab, operator: Operator, egpu: Egpu
+) -> None:
+    for name in ("stays", "goes"):
+        egpu("create", name, *LIGHT, "--pvc-ttl", "2h", "--watch", "--", "true")
+    egpu("delete", "stays")
+    egpu("delete", "goes", "--delete-pvc")
+    lab.wait_gone("pvc", "artifacts-goes")
+    lab.wait_gone("eaj", "stays")
+    left = lab.get("pvc", "artifacts-stays")
+    assert left is not None
+    assert "ownerReferences" not in left["metadata"]
+    assert "windlass.dev/expires-at" in left["metadata"]["annotations"]
+    assert "0 deleted, 1 skipped" in egpu("cleanup", "-v").stdout
+
+
+def test_cleanup_deletes_what_is_due_and_says_so(lab: Lab, egpu: Egpu, common_operator: Operator) -> None:
+    common_operator.start()
+    egpu("create", "due", *LIGHT, "--pvc-ttl", "30s", "--watch", "--", "true")
+    assert "0 deleted, 1 skipped" in egpu("cleanup").stdout
+    common_operator.stop()  # it would be quicker
+    lab.kubectl("patch", "eaj", "due", "--type=merge", "-p", '{"spec":{"pvcTTLSecondsAfterFinished":0}}')
+    assert "1 deleted, 0 skipped" in egpu("cleanup", "-v").stdout
+    lab.wait_gone("pvc", "artifacts-due")
+
+
+def test_a_file_is_fetched_into_a_volume_before_its_job_and_the_job_finds_it(
+    lab: Lab, operator: Operator, egpu: Egpu, cluster: KubeCluster
+) -> None:
+    if not isinstance(cluster, KubeCluster):
+        pytest.skip("the pods of somebody else's cluster do not reach a server here")
+    with served({"/cat.jpg": b"a cat\n"}, cluster.host) as url:
+        egpu("copy-file", "fed", f"{url}/cat.jpg")
+        nowhere = egpu("copy-file", "other", f"{url}/dog.jpg", check=False)
+        hostile = egpu("copy-file", "other", f"{url}/cat.jpg", "--target-path", "../../etc/passwd", check=False)
+        words = egpu("copy-file", "other", "http://x/;reboot -O /x", check=False)
+    assert all(done.returncode for done in (nowhere, hostile, words))
+    claim = lab.get("pvc", "artifacts-fed")
+    assert claim is not None
+    assert "windlass.dev/expires-at" in claim["metadata"]["annotations"]
+    wait_for(lambda: lab.items("pods") == [], 60, "the helpers to go")
+    done = egpu("create", "fed", *LIGHT, "--watch", "--", "cat", "/artifacts/input.jpg")
+    assert done.stdout.endswith("a cat\n")
+
+
+@contextmanager
+def served(files: dict[str, bytes], host: str) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = files.get(self.path)
+            self.send_response(200 if body is not None else 404)
+            self.end_headers()
+            self.wfile.write(body or b"")
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    with ThreadingHTTPServer((host, 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://{host}:{server.server_port}"
+        server.shutdown()
