@@ -88,14 +88,44 @@ def burst(ctx: click.Context, tenant: str, wants_open: bool, wants_end: bool, fo
 
 @click.command(cls=Command)
 @click.argument("tenant")
+@click.option("--per-month", metavar="N|none", help="Micro-units for a calendar month (UTC); `none` takes it away.")
+@click.option("--threshold", "thresholds", type=float, multiple=True, help="Percent that is told; may be repeated.")
+@click.option("--hard-stop/--no-hard-stop", default=None, help="At the whole of it, stop what runs; or only tell.")
 @output_option("table", "json", "yaml")
 @click.pass_context
-def budget(ctx: click.Context, tenant: str, form: str) -> None:
-    """What a tenant has spent of this month's budget, and which thresholds it has passed."""
-    found = client_of(ctx).budget(tenant)
+def budget(
+    ctx: click.Context,
+    tenant: str,
+    per_month: str | None,
+    thresholds: tuple[float, ...],
+    hard_stop: bool | None,
+    form: str,
+) -> None:
+    """What a tenant has spent of this month's budget, and what it has passed; with options, change it first.
+
+    \b
+      windlass tenants budget vision --per-month 250000000 --hard-stop
+    """
+    client = client_of(ctx)
+    if per_month == "none":
+        client.change_tenant(tenant, {"budget": None})
+    elif per_month is not None or thresholds or hard_stop is not None:
+        client.change_tenant(tenant, {"budget": _budget(per_month, thresholds, hard_stop)})
+    found = client.budget(tenant)
     if not _shown(found, form):
         for line in money.budget_lines(found):
             say(line)
+
+
+def _budget(per_month: str | None, thresholds: tuple[float, ...], hard_stop: bool | None) -> dict[str, Any]:
+    if per_month is not None and not per_month.isdecimal():
+        raise click.UsageError(f"--per-month: {per_month!r} is not a whole number; expected one, or none")
+    given = {
+        "perMonth": int(per_month) if per_month is not None else None,
+        "thresholds": [int(one) if one.is_integer() else one for one in thresholds] or None,
+        "hardStop": hard_stop,
+    }
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _shown(document: Any, form: str) -> bool:

@@ -10,6 +10,7 @@ import click
 
 from windlass.cli import exits
 from windlass.cli.command import Command, client_of
+from windlass.cli.commands.money import budget, burst
 from windlass.cli.failures import show
 from windlass.cli.output import note, output_option, say, show_json, show_table, show_yaml
 from windlass.cli.render import tenants as render
@@ -63,6 +64,10 @@ def quota_options(function: Any) -> Any:
 @click.group()
 def tenants() -> None:
     """Who shares this installation, what each may use, and their tokens. For admins."""
+
+
+tenants.add_command(burst)
+tenants.add_command(budget)
 
 
 @tenants.command(cls=Command)
