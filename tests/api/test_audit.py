@@ -10,6 +10,7 @@ import pytest
 from tests.api.home import ApiHome, api_home, manifest
 from tests.api.live import LiveHome, live_home
 from windlass.control.audit import AuditTrail
+from windlass.control.janitor import Janitor, Retention
 from windlass.core.model.audit import Act, AuditQuery, Author
 from windlass.core.model.ids import Millis
 from windlass.wire.audit import AuditList, AuditRecord
@@ -234,6 +235,17 @@ async def test_old_records_go_and_the_outbox_is_emptied_of_them(api: ApiHome) ->
     assert len((await plane.read_model.audit(AuditQuery())).items) == 1
     await plane.read_model.forget_audit(Millis(now + 3_600_000))
     assert (await plane.read_model.audit(AuditQuery())).items == ()
+
+
+async def test_the_janitor_keeps_to_the_retention(api: ApiHome) -> None:
+    await api.submit("true", suspend=True)
+    plane, store = api.home.plane, api.home.store
+    await plane.read_model.caught_up()
+    for audit_ms, left in ((3_600_000, 1), (-3_600_000, 0)):
+        retention = Retention(audit_ms=Millis(audit_ms), outbox_ms=Millis(audit_ms))
+        await Janitor(plane.brain, store, plane.read_model, plane.blobs, plane.logbook, retention).sweep()
+        assert len((await plane.read_model.audit(AuditQuery())).items) == left
+        assert len((await store.range("w/outbox/audit-")).items) == left
 
 
 async def test_a_record_is_stored_in_the_very_commit_of_its_change() -> None:

@@ -1,10 +1,13 @@
 """Tokens: issued by the server for a tenant, listed without themselves, revoked at once and for good."""
 
+import json
 from typing import Any
 
+import anyio
 import pytest
 
 from tests.api.home import ApiHome, api_home, manifest
+from tests.api.live import live_home
 from windlass.control.brain import rebuild
 from windlass.core.model.ids import Millis, TenantId
 from windlass.core.model.token import IssuedToken
@@ -92,6 +95,37 @@ async def test_a_record_goes_when_its_token_would_have_ended_anyway(api: ApiHome
     forget_tokens(world, wall_seconds=end + FORGET_AFTER_SECONDS, now=now)
     assert not world.tables.tokens
     assert not world.tables.revoked
+
+
+async def test_a_stream_that_is_open_ends_with_the_token_it_was_opened_by() -> None:
+    async with live_home() as live:
+        made = await issue(live.api)
+        with anyio.fail_after(60):
+            async with live.session.get(f"{live.url}/api/v1/events", headers=bearer(made.token)) as stream:
+                assert (await stream.content.readline()).startswith(b":")
+                await live.api.client.delete(f"{TOKENS}/{made.id}", headers=live.api.bearer(roles=("admin",)))
+                hidden = manifest("true", name="hidden", suspend=True)
+                await live.api.client.post("/api/v1/jobs", json=hidden, headers=live.api.bearer(tenant="other"))
+                rest = (await stream.content.read()).decode()
+        assert "event: error" in rest
+        assert "token-revoked" in rest
+        assert "hidden" not in rest
+
+
+async def test_a_terminal_that_is_open_ends_with_the_token_it_was_opened_by() -> None:
+    async with live_home() as live:
+        admin = live.api.bearer(roles=("admin",))
+        answer = await live.api.client.post("/api/v1/tenants/local/tokens", json={}, headers=admin)
+        made = answer.json()
+        job = await live.api.submit("sleep", "600", name="open", graceSeconds=0)
+        await live.api.until(job["metadata"]["uid"], "RUNNING")
+        with anyio.fail_after(60):
+            address = f"{live.url}/api/v1/jobs/open/exec?command=copy"
+            async with live.session.ws_connect(address, headers=bearer(made["token"])) as socket:
+                await live.api.client.delete(f"/api/v1/tenants/local/tokens/{made['id']}", headers=admin)
+                await socket.send_bytes(b"hello")
+                words = [json.loads(message.data) async for message in socket]
+        assert words[-1]["error"]["code"] == "token-revoked"
 
 
 @pytest.mark.parametrize(

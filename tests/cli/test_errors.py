@@ -78,7 +78,7 @@ def test_no_server_is_exit_69(windlass: Invoke, free_port: Callable[[], int]) ->
     ("words", "said"),
     [
         (["gett", "jobs"], "did you mean get?"),
-        (["get", "things"], "there are jobs, nodes and volumes"),
+        (["get", "things"], "there are jobs, nodes, volumes and tenants"),
         (["run"], "give an image, or a command after `--`"),
         (["run", "a", "b", "--", "c"], "only the image stands before `--`"),
         (["run", "busybox", "ls", "-Z"], "put `--` before the command"),

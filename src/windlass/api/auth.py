@@ -88,10 +88,13 @@ class Authenticator:
         token = _bearer(authorization)
         digest = sha256(token.encode("ascii", "replace")).digest()
         identity = self._known.get(digest)
-        if identity is not None and identity.expires_at + LEEWAY_SECONDS <= self._wall():
-            self._known.pop(digest, None)
-            raise Unauthenticated("the token has expired", code="token-expired", hint="get a new one")
+        if identity is not None:
+            self.check_end(identity)
         return identity
+
+    def check_end(self, identity: Identity) -> None:
+        if identity.expires_at + LEEWAY_SECONDS <= self._wall():
+            raise Unauthenticated("the token has expired", code="token-expired", hint="get a new one")
 
     async def identify(self, authorization: Sequence[str]) -> Identity:
         """From all Authorization headers of a request; Unauthenticated unless there is exactly one and it holds.

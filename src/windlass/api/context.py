@@ -7,14 +7,16 @@ from typing import Annotated, Final
 from fastapi import Depends
 from msgspec import Struct
 from starlette.requests import HTTPConnection
+from starlette.types import Scope
 
 from windlass.api.auth import Authenticator, Identity
 from windlass.api.rates import Rates
 from windlass.api.seats import Seats
 from windlass.control.acting import acting
 from windlass.control.plane import ControlPlane
-from windlass.core.errors import Denied, Invalid, Unauthenticated
+from windlass.core.errors import Denied, Invalid, Unauthenticated, WindlassError
 from windlass.core.model.audit import Act
+from windlass.core.model.tenant import Tenant
 from windlass.observe.metrics import ApiMetrics
 from windlass.ports.fetcher import Fetcher
 from windlass.ports.signer import Signer
@@ -64,8 +66,22 @@ async def caller_of(connection: HTTPConnection) -> Identity:
     context = context_of(connection)
     authorization = connection.headers.getlist("authorization")
     identity = context.auth.recall(authorization) or await context.auth.identify(authorization)
-    _check(context, identity)
+    context.rates.check(_check(context, identity))
+    connection.scope["state"]["identity"] = identity
     return identity
+
+
+def shut_out(context: Context, scope: Scope) -> WindlassError | None:
+    """Asked by streams and terminals, which outlive the check at their door: why its caller is shut out by now, if so."""
+    identity: Identity | None = scope["state"].get("identity")
+    if identity is None:
+        return None
+    try:
+        context.auth.check_end(identity)
+        _check(context, identity)
+    except WindlassError as error:
+        return error
+    return None
 
 
 async def writer_of(connection: HTTPConnection) -> Identity:
@@ -98,7 +114,7 @@ def _verb(name: str) -> str:
     return name.partition("_")[0]
 
 
-def _check(context: Context, identity: Identity) -> None:
+def _check(context: Context, identity: Identity) -> Tenant:
     """Dictionary looks only: every request passes here."""
     tables = context.plane.brain.world.tables
     if (identity.tenant, identity.token_id) in tables.revoked:
@@ -107,7 +123,7 @@ def _check(context: Context, identity: Identity) -> None:
     if tenant is None:
         raise Denied(f"there is no tenant {identity.tenant!r} here", code="tenant-unknown")
     identity.must_look()
-    context.rates.check(tenant)
+    return tenant
 
 
 async def fresh_reader_of(connection: HTTPConnection) -> Identity:

@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from windlass.api.context import REVISION_HEADER, STALE_HEADER
 from windlass.api.problems import Misdirected, error_response, internal_response
 from windlass.api.seats import Crowd
+from windlass.control.acting import acting
 from windlass.core.errors import Unavailable, WindlassError
 from windlass.observe.metrics import ApiMetrics
 
@@ -49,6 +50,13 @@ class Envelope:
         self._hosts = frozenset(host.lower() for host in hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        before = acting.set(None)
+        try:
+            await self._pass(scope, receive, send)
+        finally:
+            acting.reset(before)  # whoever called us in its own task, as tests do, is not the one who asked
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             await self._serve(scope, receive, send)
         elif scope["type"] == "websocket" and not self._is_host_ours(scope):

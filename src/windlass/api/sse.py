@@ -13,7 +13,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from windlass.api.context import Context
+from windlass.api.context import Context, shut_out
 from windlass.api.problems import error_document
 from windlass.core.errors import WindlassError
 
@@ -70,7 +70,7 @@ class StreamingAnswer(Response):
             tasks.start_soon(_until_disconnect, receive, tasks.cancel_scope)
             tasks.start_soon(self._pump, chunks_in, scope["state"]["request_id"])
             async with chunks_out:
-                await self._write(chunks_out, send)
+                await self._write(chunks_out, scope, send)
             tasks.cancel_scope.cancel()
 
     async def _pump(self, chunks: MemoryObjectSendStream[bytes], request_id: str) -> None:
@@ -83,11 +83,14 @@ class StreamingAnswer(Response):
     async def _fail(self, error: Exception, chunks: MemoryObjectSendStream[bytes], request_id: str) -> None:
         self._error = error
 
-    async def _write(self, chunks: MemoryObjectReceiveStream[bytes], send: Send) -> None:
+    async def _write(self, chunks: MemoryObjectReceiveStream[bytes], scope: Scope, send: Send) -> None:
         while True:
             try:
                 chunk = await chunks.receive()
             except anyio.EndOfStream:
+                break
+            self._error = self._error or shut_out(self._context, scope)
+            if self._error is not None:
                 break
             await self._send(_join(chunk, chunks), send)
         if self._error is None:
@@ -115,7 +118,7 @@ class EventStream(StreamingAnswer):
         scope["state"][ENDLESS] = True
         await super().__call__(scope, receive, send)
 
-    async def _write(self, chunks: MemoryObjectReceiveStream[bytes], send: Send) -> None:
+    async def _write(self, chunks: MemoryObjectReceiveStream[bytes], scope: Scope, send: Send) -> None:
         await self._send(HEARTBEAT, send)
         while True:
             chunk = HEARTBEAT
@@ -124,6 +127,10 @@ class EventStream(StreamingAnswer):
                     chunk = await chunks.receive()
                 except anyio.EndOfStream:
                     break
+            error = shut_out(self._context, scope)
+            if error is not None:
+                await self._send(frame("error", error_document(error, scope["state"]["request_id"])), send)
+                break
             await self._send(_join(chunk, chunks), send)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 

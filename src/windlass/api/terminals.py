@@ -15,7 +15,7 @@ import structlog
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from starlette.datastructures import QueryParams
 
-from windlass.api.context import Context, context_of, refresh, writer_of
+from windlass.api.context import Context, context_of, refresh, shut_out, writer_of
 from windlass.api.problems import error_document, error_response, note_refusal, request_id_of
 from windlass.core.errors import Denied, Fault, Invalid, WindlassError
 from windlass.core.model.views import JobView
@@ -84,7 +84,7 @@ async def _serve(websocket: WebSocket, ref: str, prepare: Callable[[QueryParams]
         with here.seats.taken():
             await here.plane.audit.record(view.job)
             async with opening(here, view) as terminal:
-                await _bridge(websocket, terminal)
+                await _bridge(here, websocket, terminal)
     except WebSocketDisconnect:
         return
     except WindlassError as error:
@@ -95,34 +95,46 @@ async def _serve(websocket: WebSocket, ref: str, prepare: Callable[[QueryParams]
         await _end(websocket, {"error": internal_problem(request_id)}, _FAILED)
 
 
-async def _bridge(websocket: WebSocket, terminal: Terminal) -> None:
-    """Both directions until the output ends or the client goes."""
-    client = _Client(websocket, terminal)
+async def _bridge(here: Context, websocket: WebSocket, terminal: Terminal) -> None:
+    """Both directions until the output ends, the client goes, or its token holds no longer."""
+    client = _Client(here, websocket, terminal)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(client.read, tasks.cancel_scope)
-        async for stream, data in terminal.output():
-            await websocket.send_bytes(_MARKS[stream] + data)
-        code = await terminal.exit_code()
-        client.is_over = True
+        await client.write()
         tasks.cancel_scope.cancel()
     if client.error is not None:
         raise client.error
     if client.is_over:
-        await _end(websocket, {"exit": code}, _NORMAL)
+        await _end(websocket, {"exit": client.exit_code}, _NORMAL)
 
 
 class _Client:
     """What comes from the other side. An error ends the session; it is kept, for a task group would wrap it."""
 
-    def __init__(self, websocket: WebSocket, terminal: Terminal) -> None:
+    def __init__(self, here: Context, websocket: WebSocket, terminal: Terminal) -> None:
+        self._here = here
         self._websocket = websocket
         self._terminal = terminal
         self.error: WindlassError | None = None
+        self.exit_code: int | None = None
         self.is_over = False
+        """The output has ended by itself."""
+
+    async def write(self) -> None:
+        async for stream, data in self._terminal.output():
+            self.error = self.error or shut_out(self._here, self._websocket.scope)
+            if self.error is not None:
+                return
+            await self._websocket.send_bytes(_MARKS[stream] + data)
+        self.exit_code = await self._terminal.exit_code()
+        self.is_over = True
 
     async def read(self, session: anyio.CancelScope) -> None:
         try:
             while (message := await self._websocket.receive())["type"] != "websocket.disconnect":
+                self.error = shut_out(self._here, self._websocket.scope)
+                if self.error is not None:
+                    break
                 await self._take(message)
         except WindlassError as error:
             self.error = error
