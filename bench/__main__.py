@@ -2,7 +2,7 @@
 
 import sys
 
-from bench import containers, dispatch, fairness, starts, submits
+from bench import admission, containers, dispatch, fairness, starts, submits
 from bench.report import Bench, show
 
 GROUPS: dict[str, Bench] = {
@@ -11,6 +11,7 @@ GROUPS: dict[str, Bench] = {
     "starts": starts.main,
     "containers": containers.main,
     "fairness": fairness.main,
+    "admission": admission.main,
 }
 
 

@@ -38,7 +38,7 @@ def submit(
         accepted = make_job(world, tenant, submission, job=job, now=now)
         check_fit(accepted.shape, world.tables.places)
         check_references(world.tables.vault, tenant, submission.spec)
-        _check_quota(world, accepted, now)
+        check_quota(world, accepted, now)
         _hold_name(world, accepted)
         accepted, spec = _adopt_volume(world, accepted, submission.spec)
         world.put(Table.JOBS, job, accepted)
@@ -124,7 +124,7 @@ def make_job(world: World, tenant: TenantId, asked: Submission, *, job: JobId, n
     )
 
 
-def _check_quota(world: World, job: Job, now: Millis) -> None:
+def check_quota(world: World, job: Job, now: Millis) -> None:
     """In the decision that accepts it, so that nothing can come between the look and the commit."""
     tables = world.tables
     owner, needs = tables.tenants[job.tenant], job.shape.needs
