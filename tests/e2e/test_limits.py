@@ -119,7 +119,7 @@ def test_money_is_shown_on_the_command_line(server: WindlassServer) -> None:
         headers={"Authorization": f"Bearer {server.token}", "Content-Type": "application/json"},
     )
     assert put.status_code == 200, put.text
-    server.cli("run", "--name", "dear", "--cpu", "10m", "--memory", "8Mi", "--", "sleep", "0.2")
+    server.cli("run", "--name", "dear", "--cpu", "1", "--memory", "1Gi", "--", "sleep", "0.5")
     shown = server.cli("cost", "--by", "job").out.splitlines()
     assert shown[0].split() == ["JOB", "COST", "BURST", "LIVE", "RUNS", "RAN"]
     assert shown[1].startswith("dear")
@@ -134,7 +134,9 @@ def test_money_is_shown_on_the_command_line(server: WindlassServer) -> None:
     assert "open" in server.cli("tenants", "burst", "local", "--open").out
     assert "closed" in server.cli("tenants", "burst", "local", "--end").out
     report = json.loads(server.cli("savings", "-o", "json").out)
-    assert report["runs"] == 1
+    assert (report["runs"], report["measured"]) == (1, 1)
+    assert {item["kind"] for item in report["items"]} == {"idle", "over-asked"}
+    assert all(0 < item["saves"] < total and item["evidence"]["jobs"] == ["dear"] for item in report["items"])
 
 
 async def _until_answered(

@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+import sys
 
 import anyio
 import pytest
@@ -28,6 +29,24 @@ async def test_a_run_has_its_output_its_exit_code_and_its_times(node: Node) -> N
         assert seen.finished_wall - seen.started_wall == pytest.approx(seen.ran_ms / 1000, abs=0.002)
         assert await output(runtime, run) == [b"out"]
         assert await output(runtime, run, Stream.STDERR) == [b"err"]
+
+
+BUSY = """
+import time
+held = b"x" * (64 << 20)
+while time.process_time() < 0.3: pass
+"""
+
+
+async def test_what_all_its_processes_used_is_measured(node: Node) -> None:
+    async with node.runtime() as runtime:
+        run = await launch(runtime, "r-1", "sh", "-c", '"$0" -c "$1" & "$0" -c "$1"; wait', sys.executable, BUSY)
+        seen = await finish(runtime, run)
+        assert seen.exit_code == 0
+        assert seen.cpu_used_ms is not None
+        assert seen.cpu_used_ms >= 600
+        assert seen.memory_peak_bytes is not None
+        assert seen.memory_peak_bytes >= 64 << 20
 
 
 async def test_it_gets_a_clean_environment_and_nothing_of_the_servers(

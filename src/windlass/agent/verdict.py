@@ -30,6 +30,8 @@ def ended(assignment: Assignment, seen: Observed, cause: StopCause | None, tail:
         reason=reason,
         message=message,
         ran_ms=seen.ran_ms,
+        cpu_used_ms=seen.cpu_used_ms,
+        memory_peak_bytes=seen.memory_peak_bytes,
     )
 
 

@@ -41,6 +41,9 @@ class Observed(Struct, frozen=True, kw_only=True):
     is_oom: bool = False
     ran_ms: Millis = Millis(0)
     """Between start and end, by the runtime's own record; 0 while unknown."""
+    cpu_used_ms: int | None = None
+    """Processor time of all its processes, once it is over; None: this runtime cannot tell."""
+    memory_peak_bytes: int | None = None
     started_wall: float | None = None
     finished_wall: float | None = None
     error: str = ""

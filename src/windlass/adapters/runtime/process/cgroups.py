@@ -79,6 +79,13 @@ class Group:
                     return int(value)
         return 0
 
+    def memory_peak(self) -> int:
+        """The most that was held in here at once; 0 where the kernel does not tell."""
+        name = "memory.peak" if self._is_v2 else "memory.max_usage_in_bytes"
+        with contextlib.suppress(OSError, ValueError):
+            return int(_read(f"{self._paths['memory']}/{name}"))
+        return 0
+
     def remove(self) -> None:
         for path in set(self._paths.values()):
             with contextlib.suppress(OSError):  # absent, or a process is still on its way out: swept at the next start

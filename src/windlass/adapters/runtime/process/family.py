@@ -24,6 +24,10 @@ class Family:
         self.pid = 0
         self.status: int | None = None
         self.finished = 0.0
+        self.cpu_seconds = 0.0
+        """Of all that was reaped."""
+        self.memory_peak_bytes = 0
+        """Of the largest process."""
         self._is_doomed = False
         self._is_over = False
 
@@ -36,9 +40,11 @@ class Family:
         """Collect the dead; False when nobody is left."""
         with contextlib.suppress(ChildProcessError):
             while True:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status, used = os.wait4(-1, os.WNOHANG)
                 if pid == 0:
                     return True
+                self.cpu_seconds += used.ru_utime + used.ru_stime
+                self.memory_peak_bytes = max(self.memory_peak_bytes, used.ru_maxrss * 1024)
                 if pid == self.pid and self.status is None:
                     self.status, self.finished = status, time.monotonic()
         return False

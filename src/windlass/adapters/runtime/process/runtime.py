@@ -298,6 +298,8 @@ def _observed(record: Record) -> Observed:
         pid=(number(record, "pid") or None) if record.get("phase") == Phase.RUNNING else None,
         exit_code=code if isinstance(code := record.get("exit_code"), int) else None,
         is_oom=record.get("is_oom") is True,
+        cpu_used_ms=_measure(record, "cpu_used_ms"),
+        memory_peak_bytes=_measure(record, "memory_peak_bytes"),
         ran_ms=Millis(number(record, "ran_ms")),
         started_wall=_seconds(record, "started_wall"),
         finished_wall=_seconds(record, "finished_wall"),
@@ -341,3 +343,8 @@ def _open_up(remove: object, path: str, problem: tuple[type[BaseException], Base
         shutil.rmtree(path)
     else:
         os.unlink(path)
+
+
+def _measure(record: Record, name: str) -> int | None:
+    """Absent from what an older executor wrote down, and from what nobody saw the end of."""
+    return number(record, name) if name in record else None

@@ -158,6 +158,7 @@ class _Run:
 
     def _write_exit(self, code: int, started_wall: float, ran_ms: int, *, error: str = "") -> Record:
         is_oom = code != 0 and self._group is not None and self._group.oom_kills() > 0
+        memory_peak = self._group.memory_peak() if self._group is not None else 0
         if self._group is not None:
             self._group.remove()
         record: Record = {
@@ -166,6 +167,8 @@ class _Run:
             "started_wall": started_wall,
             "finished_wall": started_wall + ran_ms / 1000,
             "ran_ms": ran_ms,
+            "cpu_used_ms": int(self.family.cpu_seconds * 1000),
+            "memory_peak_bytes": memory_peak or self.family.memory_peak_bytes,
             "error": error,
         }
         _insist(lambda: journal.append(self._book, "exit", record, is_durable=True))
