@@ -44,7 +44,7 @@ async def test_a_job_that_exits_0_succeeds_and_its_story_is_told_in_order(home: 
     job = await submitted(home, a_submission(command=("print", "one", "two")))
     view = await over(home, job)
     assert (view.job.state, view.job.exit_code, view.job.reason) == (JobState.SUCCEEDED, 0, "Completed")
-    events = await home.plane.read_model.events(EventQuery(tenant=None, subject=job.id))
+    events = await home.plane.read_model.events(EventQuery(tenants=None, subject=job.id))
     kinds = [event.kind for event in events]
     assert kinds[0] == "Accepted"
     assert kinds[-2:] == ["Running", "Succeeded"]

@@ -71,6 +71,14 @@ async def test_an_admin_sees_nodes_too_and_a_member_only_its_own_tenant() -> Non
         assert everything["items"][0]["capacity"]["cpu"]
         assert set(kinds(await recorded(api))) & {"NodeJoined"} == set()
         assert (await recorded(api, tenant="other"))["items"] == []
+        assert set(kinds(await recorded(api, tenant="other", roles=("admin",)))) == {"NodeJoined"}
+        seen = await recorded(api, tenant="other", roles=("admin",), everyone="true")
+        accepted = next(event for event in seen["items"] if event["kind"] == "Accepted")
+        assert accepted["tenant"] == "local"
+        assert accepted["asked"]
+        assert "name" not in accepted
+        refused = await api.client.get(RECORDED, params={"everyone": "true"})
+        assert refused.status_code == 403
 
 
 @pytest.mark.anyio
@@ -107,7 +115,7 @@ async def test_the_record_of_one_job_is_found_by_its_name_and_pages_add_up() -> 
         whole = await recorded(api)
         tables = api.home.plane.read_model
         pages, after = [], 0
-        while page := await tables.events(EventQuery(tenant=None, after=after, limit=5)):
+        while page := await tables.events(EventQuery(tenants=None, after=after, limit=5)):
             pages += page
             after = page[-1].revision
         assert [event.kind for event in pages if event.job] == kinds(whole)
@@ -143,7 +151,7 @@ def test_a_nodes_events_are_bounded_and_the_newest_stay() -> None:
         changed = msgspec.structs.replace(node, state=states[number % 2])
         change = Change(revision=number + 1, key=store_key(Table.NODES, "n1"), value=encode(changed))
         tables.apply([change], number + 1)
-    kept = tables.events(EventQuery(tenant=None, subject="n1", limit=5_000))
+    kept = tables.events(EventQuery(tenants=None, subject="n1", limit=5_000))
     assert len(kept) == NODE_EVENTS_MAX
     assert kept[-1].revision == NODE_EVENTS_MAX + 50
     tables.close()

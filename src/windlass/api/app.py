@@ -16,6 +16,7 @@ from windlass.api import (
     money,
     openapi,
     page,
+    plan,
     problems,
     registries,
     secrets,
@@ -23,6 +24,7 @@ from windlass.api import (
     terminals,
     tokens,
     volumes,
+    why,
 )
 from windlass.api.auth import Authenticator
 from windlass.api.context import ApiLimits, Context
@@ -35,6 +37,7 @@ from windlass.control.plane import ControlPlane
 from windlass.observe.metrics import ApiMetrics
 from windlass.ports.fetcher import Fetcher
 from windlass.ports.signer import Signer
+from windlass.wire import schema
 from windlass.wire.manifests import Manifests
 from windlass.wire.secret import LoginRequest, SecretRequest
 from windlass.wire.tenancy import TokenRequest
@@ -98,6 +101,8 @@ def create_app(
         audit,
         money,
         health,
+        why,
+        plan,
     ):
         app.include_router(module.router)
     app.include_router(health.open_router)
@@ -112,6 +117,7 @@ def create_app(
             TokenRequest,
             SecretRequest,
             LoginRequest,
+            schema.PlanRequest,
         ),
     )
     envelope = partial(

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from windlass.api.answers import answer, manifest_of
+from windlass.api.auth import Identity
 from windlass.api.context import Context, Here, Reader
 from windlass.api.following import followed
 from windlass.api.jobs import REF_MAX, Ref
@@ -44,6 +45,9 @@ class FollowQuery(BaseModel):
 class RecordQuery(FollowQuery):
     job: str = Field(default="", max_length=REF_MAX, description="Of one job only: name, uid, or the beginning of one.")
     last: int | None = Field(default=None, ge=1, le=1000, description="The newest so many.")
+    everyone: bool = Field(
+        default=False, description="For admins: of every tenant, the others' jobs without their names and messages."
+    )
 
 
 class ChangesQuery(BaseModel):
@@ -70,22 +74,20 @@ async def job_events(
 async def recorded(
     here: Here, caller: Reader, query: Annotated[RecordQuery, Query()], last_event_id: LastEventId = None
 ) -> Response:
-    """What happened to the tenant's jobs, in the order of commits; to an admin, to all jobs and nodes.
+    """What happened to the tenant's jobs, in the order of commits; for an admin, also to the nodes.
 
     A page ends with the revision to ask for as `after`, unless it is the last one; with `last`, the newest so many come instead.
     """
-    tenant = None if caller.is_admin else caller.tenant
-    subject = (await here.plane.read_model.find_job(tenant, query.job)).job.id if query.job else ""
-    asked = EventQuery(tenant=tenant, subject=subject, after=_resume_from(last_event_id, query.after))
+    asked = await _asked(here, caller, query, last_event_id)
     if query.follow:
         here.seats.check()
-        return EventStream(here, partial(_follow_record, here, asked))
+        return EventStream(here, partial(_follow_record, here, caller.tenant, asked))
     if query.last is not None:
         asked = replace(asked, limit=query.last, is_newest=True)
     revision = here.plane.read_model.revision
     events = await here.plane.read_model.events(asked)
     more = await here.plane.read_model.events(replace(asked, after=events[-1].revision, limit=1)) if events else ()
-    items = [event_document(event, wall=here.plane.clock.wall) for event in events]
+    items = [event_document(_as_seen(event, caller.tenant), wall=here.plane.clock.wall) for event in events]
     return answer({"items": items, "next": events[-1].revision if more else None, "revision": revision})
 
 
@@ -111,12 +113,29 @@ async def _follow_job(here: Context, view: JobView, after: int, emit: Emit) -> N
                 return
 
 
-async def _follow_record(here: Context, query: EventQuery, emit: Emit) -> None:
+async def _asked(here: Context, caller: Identity, query: RecordQuery, last_event_id: str | None) -> EventQuery:
+    if query.everyone:
+        caller.must_govern()
+    nodes = ("",) if caller.is_admin else ()
+    subject = (await here.plane.read_model.find_job(caller.tenant, query.job)).job.id if query.job else ""
+    return EventQuery(
+        tenants=None if query.everyone else (caller.tenant, *nodes),
+        subject=subject,
+        after=_resume_from(last_event_id, query.after),
+    )
+
+
+def _as_seen(event: Event, by: TenantId) -> Event:
+    """Of another tenant's job, what replaying it takes: what it asked for, where it was and when, and no word of its owner's."""
+    return event if event.tenant in ("", by) else replace(event, name="", message="")
+
+
+async def _follow_record(here: Context, by: TenantId, query: EventQuery, emit: Emit) -> None:
     """Whatever comes after `query.after`, without an end."""
     read_model = here.plane.read_model
     while True:
         seen = read_model.revision
-        events = await read_model.events(query)
+        events = [_as_seen(event, by) for event in await read_model.events(query)]
         query = replace(query, after=await _emit_events(here, events, query.after, emit))
         if not events:
             await read_model.beyond(seen)
@@ -144,7 +163,7 @@ async def _follow_tenant(here: Context, tenant: TenantId, after: int | None, emi
 
 
 def _of_job(view: JobView, after: int) -> EventQuery:
-    return EventQuery(tenant=view.job.tenant, subject=view.job.id, after=after)
+    return EventQuery(tenants=(view.job.tenant,), subject=view.job.id, after=after)
 
 
 def _resume_from(last_event_id: str | None, after: int | None) -> Any:

@@ -28,6 +28,8 @@ VERBS: Mapping[str, Verb] = {
     "describe": Verb(at=f"{_HERE}.describe:describe", section=LOOK, help="Everything about one job or tenant."),
     "logs": Verb(at=f"{_HERE}.logs:logs", section=LOOK, help="What a job printed."),
     "watch": Verb(at=f"{_HERE}.watch:watch", section=LOOK, help="See changes as they happen."),
+    "why": Verb(at=f"{_HERE}.why:why", section=LOOK, help="Why a job waits, and what would start it now."),
+    "plan": Verb(at=f"{_HERE}.plan:plan", section=LOOK, help="What a manifest would do: node, start, price."),
     "events": Verb(at=f"{_HERE}.events:events", section=LOOK, help="What happened, as it was recorded."),
     "audit": Verb(at=f"{_HERE}.audit:audit", section=LOOK, help="Who did what; for admins."),
     "simulate": Verb(at=f"{_HERE}.simulate:simulate", section=LOOK, help="Replay a trace under other rules."),

@@ -19,10 +19,12 @@ from windlass.client.documents import (
     Manifest,
     Node,
     Page,
+    Plan,
     Rotation,
     Secret,
     Upload,
     Volume,
+    Why,
 )
 from windlass.client.governing import Governing
 from windlass.client.streams import EventStream, Followed
@@ -120,14 +122,21 @@ class Client(Governing):
         path, query = f"{_job(ref)}/events", {"follow": True}
         return Followed(EventStream(self._transport.another(), path, query, is_over_at_eof=True))
 
-    def recorded(self, *, job: str = "", after: int = 0, last: int | None = None) -> EventPage:
+    def why(self, ref: str) -> Why:
+        return cast(Why, self._get(f"{_job(ref)}/why"))
+
+    def plan(self, manifests: list[Document]) -> Plan:
+        """What they would do; nothing is done."""
+        return cast(Plan, self._post("/api/v1/plan", {"items": manifests}))
+
+    def recorded(self, *, job: str = "", after: int = 0, last: int | None = None, everyone: bool = False) -> EventPage:
         """A page of what happened, oldest first; `next` is the `after` of the following one."""
-        query: Query = {"job": job, "after": after, "last": last}
+        query: Query = {"job": job, "after": after, "last": last, "everyone": everyone}
         return cast(EventPage, self._get("/api/v1/events/recorded", query))
 
-    def follow_recorded(self, *, job: str = "", after: int = 0) -> Followed[Happening]:
+    def follow_recorded(self, *, job: str = "", after: int = 0, everyone: bool = False) -> Followed[Happening]:
         """Whatever happens after that revision, without an end."""
-        query: Query = {"follow": True, "job": job, "after": after}
+        query: Query = {"follow": True, "job": job, "after": after, "everyone": everyone}
         return Followed(EventStream(self._transport.another(), "/api/v1/events/recorded", query))
 
     def changes(self, *, after: int | None = None) -> Iterator[Manifest | None]:

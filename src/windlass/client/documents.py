@@ -94,6 +94,73 @@ class EventPage(TypedDict):
     revision: int
 
 
+class Gate(TypedDict):
+    name: str
+    open: bool
+    holds: bool
+    says: str
+    numbers: dict[str, int]
+    opensAt: str | None
+
+
+class Ahead(TypedDict):
+    own: int
+    names: list[str]
+    others: int
+    complete: bool
+
+
+class Estimate(TypedDict):
+    at: str
+    node: str | None
+    noEarlierThan: bool
+
+
+class Advice(TypedDict):
+    does: str
+    says: str
+    command: str
+    byAdmin: bool
+    values: dict[str, str]
+
+
+class Why(TypedDict):
+    job: str
+    name: str
+    state: str
+    says: str
+    gate: str | None
+    gates: list[Gate]
+    ahead: Ahead
+    start: Estimate | None
+    advice: list[Advice]
+
+
+class Planned(TypedDict):
+    name: str
+    accepted: bool
+    refusal: Document | None
+    start: Estimate | None
+    startsNow: bool
+    turn: int | None
+    expectedSeconds: float
+    price: int
+    pricePerHour: int
+    inBurst: bool
+
+
+class Delays(TypedDict):
+    own: list[Document]
+    others: int
+    othersSeconds: float
+
+
+class Plan(TypedDict):
+    items: list[Planned]
+    delays: Delays
+    complete: bool
+
+
 class LogLine(TypedDict):
     at: str
     stream: Literal["stdout", "stderr"]

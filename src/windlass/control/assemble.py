@@ -5,6 +5,7 @@ from windlass.control.audit import AuditTrail
 from windlass.control.brain import Brain, rebuild
 from windlass.control.committer import Committer
 from windlass.control.dispatch import Dispatch
+from windlass.control.foresight import Foresight
 from windlass.control.intake import Intake
 from windlass.control.janitor import Janitor, Retention
 from windlass.control.leadership import take_epoch
@@ -67,6 +68,7 @@ async def assemble(
         brain=brain,
         dispatch=dispatch,
         intake=Intake(brain, store, specs, read_model, ids),
+        foresight=Foresight(brain, ids),
         read_model=read_model,
         tenants=Tenants(brain),
         audit=AuditTrail(brain),

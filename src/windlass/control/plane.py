@@ -11,6 +11,7 @@ from windlass.control.artifacts import Artifacts
 from windlass.control.audit import AuditTrail
 from windlass.control.brain import Brain
 from windlass.control.dispatch import Dispatch
+from windlass.control.foresight import Foresight
 from windlass.control.intake import Intake
 from windlass.control.janitor import Janitor
 from windlass.control.readmodel import ReadModel
@@ -40,6 +41,7 @@ class ControlPlane:
     brain: Brain
     dispatch: Dispatch
     intake: Intake
+    foresight: Foresight
     read_model: ReadModel
     tenants: Tenants
     audit: AuditTrail

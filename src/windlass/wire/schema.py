@@ -151,6 +151,89 @@ class EventPage(Shape):
     revision: int
 
 
+class GateShape(Shape):
+    name: str
+    open: bool
+    holds: bool
+    says: str
+    numbers: dict[str, int]
+    opens_at: str | None
+
+
+class AheadShape(Shape):
+    own: int
+    names: list[str]
+    others: int
+    complete: bool
+
+
+class EstimateShape(Shape):
+    at: str
+    node: str | None
+    no_earlier_than: bool
+
+
+class AdviceShape(Shape):
+    does: str
+    says: str
+    command: str
+    by_admin: bool
+    values: dict[str, str]
+
+
+class WhyShape(Shape):
+    job: str
+    name: str
+    state: str
+    says: str
+    gate: str | None
+    gates: list[GateShape]
+    ahead: AheadShape
+    start: EstimateShape | None
+    advice: list[AdviceShape]
+
+
+class PlanRequest(Shape):
+    items: list[JobDocument] = Field(min_length=1, max_length=100)
+
+
+class RefusalShape(Shape):
+    code: str
+    detail: str
+    hint: str | None
+    faults: list[FaultShape]
+
+
+class PlannedShape(Shape):
+    name: str
+    accepted: bool
+    refusal: RefusalShape | None
+    start: EstimateShape | None
+    starts_now: bool
+    turn: int | None
+    expected_seconds: float
+    price: int
+    price_per_hour: int
+    in_burst: bool
+
+
+class DelayShape(Shape):
+    name: str
+    seconds: float
+
+
+class DelaysShape(Shape):
+    own: list[DelayShape]
+    others: int
+    others_seconds: float
+
+
+class PlanShape(Shape):
+    items: list[PlannedShape]
+    delays: DelaysShape
+    complete: bool
+
+
 class Deleted(Shape):
     name: str
     uid: str

@@ -87,6 +87,22 @@ def test_first_come_first_served_lets_the_first_tenant_go_first_and_the_fair_que
     assert [job for job, _ in begun(a_trace(*jobs), "wfq")] == [0, 4, 1, 5, 2, 3]
 
 
+def test_deadlines_that_the_scheduler_is_told_of_are_missed_less() -> None:
+    """Ten tenants keep a small cluster busy; one of them has jobs that must start soon."""
+    jobs = [a_job(second * 1_000, tenant=f"t{second % 9}", cores=2) for second in range(90)]
+    jobs += [a_job(second * 1_000, tenant="t0", cores=2, ran=5_000, due=1_200_000) for second in range(0, 90, 9)]
+    trace = a_trace(*jobs, nodes=2)
+    wfq, told = compare(trace, [parse_variant("wfq"), parse_variant("deadlines")]).figures
+    assert wfq.due == told.due == 10
+    assert told.missed < wfq.missed
+
+
+def test_without_backfill_whoever_fits_goes_past_a_big_job_that_waits() -> None:
+    jobs = [a_job(ran=60_000), a_job(1_000, cores=2), a_job(2_000, ran=90_000)]
+    assert dict(begun(a_trace(*jobs), "wfq backfill=off"))[2] == 2_000
+    assert dict(begun(a_trace(*jobs), "wfq"))[1] == 60_000
+
+
 def test_a_lost_node_takes_its_runs_along_and_they_are_run_again_elsewhere_or_when_it_is_back() -> None:
     trace = a_trace(a_job(ran=60_000), a_job(ran=60_000), nodes=2, cores=1)
     outcome = simulate(trace, parse_variant("wfq lose=1@30s+50s"))

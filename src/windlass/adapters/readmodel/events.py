@@ -50,7 +50,7 @@ def _conditions(query: EventQuery) -> tuple[str, list[Any]]:
     if query.subject:
         clauses.append("subject = ?")
         values.append(query.subject)
-    if query.tenant is not None:
-        clauses.append("tenant = ?")
-        values.append(query.tenant)
+    if query.tenants is not None:
+        clauses.append(f"tenant IN ({', '.join('?' * len(query.tenants))})")
+        values.extend(query.tenants)
     return " AND ".join(clauses), values

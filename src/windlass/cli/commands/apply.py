@@ -30,7 +30,7 @@ def apply(ctx: click.Context, files: tuple[str, ...], form: str) -> None:
 
     A file may hold many documents, separated by `---`. All are read before the first is sent.
     """
-    documents = [document for file in files for document in _read(file)]
+    documents = [document for file in files for document in read_documents(file)]
     client, made, code = client_of(ctx), list[Any](), exits.OK
     for document in documents:
         try:
@@ -50,7 +50,7 @@ def apply(ctx: click.Context, files: tuple[str, ...], form: str) -> None:
     ctx.exit(code)
 
 
-def _read(file: str) -> list[dict[str, Any]]:
+def read_documents(file: str) -> list[dict[str, Any]]:
     from windlass.wire.yaml12 import load
 
     content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()

@@ -27,31 +27,34 @@ _COLOURS = {
 @click.option("--job", default="", metavar="JOB", shell_complete=complete_job, help="Of one job only.")
 @click.option("--last", type=click.IntRange(1, 1000), default=50, show_default=True, help="The newest so many.")
 @click.option("--all", "is_all", is_flag=True, help="From the first one on that is still kept.")
+@click.option("--everyone", is_flag=True, help="Of every tenant; for admins. Others' jobs come without their names.")
 @output_option("table", "json")
 @click.pass_context
-def events(ctx: click.Context, follow: bool, job: str, last: int, is_all: bool, form: str) -> None:
-    """What happened to your jobs, oldest first; for an admin, to all jobs and nodes.
+def events(ctx: click.Context, follow: bool, job: str, last: int, is_all: bool, everyone: bool, form: str) -> None:
+    """What happened to your jobs, oldest first; for an admin, also to the nodes.
 
     With -o json every event is a document on a line of its own: `windlass simulate` replays such a file.
     """
     client, columns = client_of(ctx), list[int]()
-    for event in _happened(client, job, last, is_all=is_all, follow=follow):
+    for event in _happened(client, job, last, is_all=is_all, follow=follow, everyone=everyone):
         if form == "json":
             say(msgspec.json.encode(event).decode())
         else:
             say(table.stream_line(_row(event), columns, is_coloured=is_coloured(), width=width()))
 
 
-def _happened(client: Client, job: str, last: int, *, is_all: bool, follow: bool) -> Iterator[Happening]:
-    page = client.recorded(job=job) if is_all else client.recorded(job=job, last=last)
+def _happened(
+    client: Client, job: str, last: int, *, is_all: bool, follow: bool, everyone: bool
+) -> Iterator[Happening]:
+    page = client.recorded(job=job, last=None if is_all else last, everyone=everyone)
     yield from page["items"]
     while is_all and page["next"] is not None:
-        page = client.recorded(job=job, after=page["next"])
+        page = client.recorded(job=job, after=page["next"], everyone=everyone)
         yield from page["items"]
     if follow:
         # What came while the page was read is told again by the stream: it begins after the last event that was shown.
         seen = page["items"][-1]["revision"] if page["items"] else page["revision"]
-        yield from client.follow_recorded(job=job, after=seen)
+        yield from client.follow_recorded(job=job, after=seen, everyone=everyone)
 
 
 def _row(event: Happening) -> table.Row:

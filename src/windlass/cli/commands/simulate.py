@@ -27,7 +27,7 @@ _MAKING = Making()
     "variants",
     multiple=True,
     metavar="WORDS",
-    help="fifo or wfq, and what else is different; again for each. Default: both, nothing else changed.",
+    help="fifo, wfq or deadlines, and what else is different; again for each. Default: all three, nothing else changed.",
 )
 @click.option("--generate", "jobs", type=click.IntRange(1), metavar="JOBS", help="Make a trace of so many jobs up.")
 @click.option(

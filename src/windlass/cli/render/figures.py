@@ -99,6 +99,7 @@ def changes(variant: Variant) -> str:
     for loss in variant.losses:
         back = f"+{span(loss.lasts / 1000)}" if loss.lasts is not None else ""
         words.append(f"lose={f'{loss.pool}:' if loss.pool else ''}{loss.nodes}@{wait(loss.at)}{back}")
+    words += [] if variant.is_backfilling else ["backfill=off"]
     named = [] if variant.name == variant.order.value else [variant.order.value]
     return " ".join([*named, *words])
 

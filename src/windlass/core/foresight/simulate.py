@@ -79,7 +79,7 @@ class _Replay:
         self._told = told or (lambda done, total: None)
         self._pools = sized(trace.pools, variant)
         queueing = Queueing.FIRST_COME if variant.order is Order.FIFO else Queueing.FAIR
-        self._world = World(epoch=1, policy=Policy(queueing=queueing))
+        self._world = World(epoch=1, policy=Policy(queueing=queueing, is_backfilling=variant.is_backfilling))
         self._asking = _Asking(variant)
         self._next = 0
         self._ends: list[tuple[Millis, int, Run]] = []
@@ -228,6 +228,7 @@ class _Asking:
     def __init__(self, variant: Variant) -> None:
         self._specs: dict[Resources, JobSpec] = {}
         self._retries = _TRIES if variant.losses else 0
+        self._tells_deadlines = variant.order is Order.DEADLINES
 
     def submission(self, job: TracedJob) -> Submission:
         spec = self._specs.get(job.needs)
@@ -237,6 +238,7 @@ class _Asking:
             spec=spec,
             priority=job.priority,
             expected_ms=job.expected_ms,
+            sla_ms=job.due_ms if self._tells_deadlines else None,
             retries=self._retries,
             pools=job.pools,
             volume_ttl_ms=Millis(0),

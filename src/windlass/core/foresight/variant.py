@@ -2,7 +2,7 @@
 
 fifo
 wfq weight.acme=3 quota.beta.cpu=16 quota.*.jobs=10
-bigger=wfq pool.gpu=12 lose=gpu:2@4h+30m
+bigger=deadlines pool.gpu=12 lose=gpu:2@4h+30m
 """
 
 import re
@@ -33,7 +33,9 @@ class Order(StrEnum):
     FIFO = "fifo"
     """By priority, then first come, first served; whoever fits nowhere is passed over."""
     WFQ = "wfq"
-    """By weight: whoever was given least is next."""
+    """By weight: whoever was given least is next. Deadlines are not told to the scheduler."""
+    DEADLINES = "deadlines"
+    """By weight, and jobs that are about to be late are brought forward, as far as the cap lets them."""
 
 
 class Limit(Struct, frozen=True, kw_only=True):
@@ -64,6 +66,8 @@ class Variant(Struct, frozen=True, kw_only=True):
     pools: tuple[tuple[PoolId, int], ...] = ()
     """How many nodes a pool has here."""
     losses: tuple[Loss, ...] = ()
+    is_backfilling: bool = True
+    """Room is kept for the first that found no place, and only what cannot delay it may pass."""
 
     def weight(self, tenant: TenantId) -> int:
         given = [weight for who, weight in self.weights if who in (tenant, EVERYONE)]
@@ -158,11 +162,18 @@ def _lose(variant: Variant, rest: str, value: str) -> Variant:
     return replace(variant, losses=(*variant.losses, loss))
 
 
+def _backfill(variant: Variant, rest: str, value: str) -> Variant:
+    if rest or value not in ("on", "off"):
+        raise ValueError("expected backfill=on or backfill=off")
+    return replace(variant, is_backfilling=value == "on")
+
+
 _SETTINGS: Final[dict[str, Callable[[Variant, str, str], Variant]]] = {
     "weight": _weigh,
     "quota": _limit,
     "pool": _size,
     "lose": _lose,
+    "backfill": _backfill,
 }
 
 

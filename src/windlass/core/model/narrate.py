@@ -96,4 +96,10 @@ def narrate_node(old: Node | None, new: Node | None, *, revision: int) -> Iterat
 
 
 def _asked(job: Job) -> Asked:
-    return Asked(needs=job.shape.needs, priority=job.priority, expected_ms=job.expected_ms, pools=job.shape.pools)
+    return Asked(
+        needs=job.shape.needs,
+        priority=job.priority,
+        expected_ms=job.expected_ms,
+        sla_ms=job.sla_ms,
+        pools=job.shape.pools,
+    )

@@ -74,9 +74,8 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class EventQuery(Struct, frozen=True, kw_only=True):
-    """`tenant` None is the admin's view of all, nodes included."""
-
-    tenant: TenantId | None
+    tenants: tuple[str, ...] | None
+    """Whose jobs; `""` is among them for what happened to nodes. None: everybody's, and nodes."""
     subject: str = ""
     """A job's or node's id; empty: whatever happened."""
     after: int = 0

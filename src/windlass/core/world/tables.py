@@ -243,6 +243,7 @@ class Tables:
             self.timers.add(job.not_before, Due.BACKOFF, job.id)
         elif job.due_at is None:
             self.queue.add(job)
+            self.queue.let_go(job.tenant)  # held for what its first job asks: this one may be the first now
         else:
             urgent = urgency(job, self.now)
             self.queue.add(job, urgent.level)

@@ -48,6 +48,10 @@ class Timers:
     def next_at(self) -> Millis | None:
         return self._heap[0][0] if self._heap else None
 
+    def pending(self) -> list[tuple[Millis, Due, str]]:
+        """All of them, in no order: for whoever looks ahead and must leave these alone."""
+        return list(self._heap)
+
     def pop_due(self, now: Millis) -> tuple[Due, str] | None:
         if not self._heap or self._heap[0][0] > now:
             return None

@@ -1,0 +1,71 @@
+"""`windlass plan -f`: what the manifests of a file would do, without doing it: node, start, price, and whom they would delay."""
+
+import time
+from collections.abc import Iterator
+
+import click
+
+from windlass.cli import exits
+from windlass.cli.command import Command, client_of
+from windlass.cli.commands.apply import read_documents
+from windlass.cli.commands.why import started
+from windlass.cli.output import output_option, say, show_json, show_table, show_yaml
+from windlass.cli.render import table
+from windlass.cli.render.values import money, span
+from windlass.client.documents import Plan, Planned
+
+
+@click.command(cls=Command)
+@click.option(
+    "-f",
+    "--file",
+    "files",
+    multiple=True,
+    required=True,
+    metavar="FILE",
+    help="A manifest in YAML or JSON; - is stdin.",
+)
+@output_option("table", "json", "yaml")
+@click.pass_context
+def plan(ctx: click.Context, files: tuple[str, ...], form: str) -> None:
+    """What the jobs of FILE would do if they were submitted now, in this order.
+
+    The server tries them on its own scheduler and takes everything back. The exit code is 4 when one would be refused.
+    """
+    found = client_of(ctx).plan([document for file in files for document in read_documents(file)])
+    if form != "table":
+        (show_json if form == "json" else show_yaml)(found)
+    else:
+        show_table(("NAME", "START", "EXPECTED", "PRICE", "PER HOUR", "DETAIL"), [_row(one) for one in found["items"]])
+        for line in _delays(found):
+            say(line)
+    ctx.exit(exits.OK if all(one["accepted"] for one in found["items"]) else exits.REFUSED)
+
+
+def _row(one: Planned) -> table.Row:
+    refusal = one["refusal"]
+    if refusal is not None:
+        faults = "; ".join(f"{fault['field']}: {fault['message']}" for fault in refusal["faults"])
+        detail = f"{refusal['code']}: {faults or refusal['detail']}"
+        return one["name"] or "-", table.Cell("refused", "red"), "-", "-", "-", detail
+    when = table.Cell(started(one["start"], time.time()), "green" if one["startsNow"] else "yellow")
+    return (
+        one["name"],
+        when,
+        span(one["expectedSeconds"]),
+        money(one["price"]),
+        money(one["pricePerHour"]),
+        "at the burst price" if one["inBurst"] else "",
+    )
+
+
+def _delays(found: Plan) -> Iterator[str]:
+    delays = found["delays"]
+    if not delays["own"] and not delays["others"]:
+        yield "delays nobody" + ("" if found["complete"] else ", as far as it was looked ahead")
+        return
+    for one in delays["own"]:
+        yield f"delays {table.clean(one['name'])} by {span(one['seconds'])}"
+    if delays["others"]:
+        most = span(delays["othersSeconds"])
+        yield f"delays {delays['others']} job{'s' * (delays['others'] != 1)} of other tenants, by {most} at most"

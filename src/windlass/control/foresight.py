@@ -1,0 +1,25 @@
+"""Questions about what will be, asked of the leader's live World. Bounded in steps, on the loop that decides; changing nothing."""
+
+from collections.abc import Sequence
+
+from windlass.control.brain import Brain
+from windlass.core.foresight.plan import Plan, plan
+from windlass.core.foresight.why import Why, why
+from windlass.core.model.ids import JobId, TenantId
+from windlass.core.model.submission import Submission
+from windlass.ports.ids import Ids
+
+
+class Foresight:
+    def __init__(self, brain: Brain, ids: Ids) -> None:
+        self._brain = brain
+        self._ids = ids
+
+    def why(self, job: JobId, *, tenant: TenantId) -> Why:
+        """NotFound for one that is over, or another tenant's."""
+        world = self._brain.world
+        return why(world, world.job(job, tenant=tenant), now=self._brain.clock.now())
+
+    def plan(self, tenant: TenantId, submissions: Sequence[Submission]) -> Plan:
+        ids = [JobId(self._ids.uuid7()) for _ in submissions]
+        return plan(self._brain.world, tenant, submissions, ids=ids, now=self._brain.clock.now())

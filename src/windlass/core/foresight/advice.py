@@ -1,0 +1,277 @@
+"""The smallest change that would start a job now. Every one is tried on the live World, in a trial, before it is told.
+
+Candidates come in the order of how little they change: what its owner can do with the job, with its other jobs, then what an
+admin can do. Only those that really start it are kept.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from windlass.core.admission.quota import excess
+from windlass.core.errors import WindlassError
+from windlass.core.foresight.gates import Gate, GateName
+from windlass.core.model.ids import JobId, Millis, NodeId
+from windlass.core.model.job import Job
+from windlass.core.model.node import Node, NodeState
+from windlass.core.model.resources import Resources
+from windlass.core.model.tenant import SHARE, Budget, Tenant
+from windlass.core.placement.nodes import Slot, refusal
+from windlass.core.world.bursts import ask_burst
+from windlass.core.world.place import place
+from windlass.core.world.records import Table
+from windlass.core.world.requests import cancel, release
+from windlass.core.world.world import World
+
+ADVICE_MAX: Final = 3
+_PLACINGS: Final = 32
+"""In one trial: a change that lets so many others go first is not the smallest."""
+_CANDIDATES_MAX: Final = 12
+_AHEAD_OF_ALL: Final = 1_000
+_FIELD: Final = {"quota-cpu": "cpu_millis", "quota-memory": "memory_bytes", "quota-gpu": "gpus"}
+
+Change = Callable[[World, Millis], object]
+
+
+class Advice(Struct, frozen=True, kw_only=True):
+    does: str
+    """`release`, `cancel`, `burst`, `ask-less`, `any-node`, `priority`, `quota`, `budget`, `uncordon`, `add-node`"""
+    says: str
+    command: str = ""
+    """What to type, where there is a command for it."""
+    is_admins: bool = False
+    """Only an admin can do it."""
+    values: tuple[tuple[str, str], ...] = ()
+    """Of what it changes: field and new value."""
+
+
+def advise(world: World, job: Job, gate: Gate | None, *, now: Millis) -> tuple[Advice, ...]:
+    """At most three that were seen to start it, smallest first."""
+    found: list[Advice] = []
+    for tried, (advice, change) in enumerate(_candidates(world, job, gate, now)):
+        if _starts(world, job, change, now):
+            found.append(advice)
+        if len(found) >= ADVICE_MAX or tried >= _CANDIDATES_MAX:
+            break
+    return tuple(found)
+
+
+def _starts(world: World, job: Job, change: Change, now: Millis) -> bool:
+    with world.trial(now):
+        try:
+            change(world, now)
+        except WindlassError:
+            return False
+        return any(run.job == job.id for run in place(world, now=now, limit=_PLACINGS))
+
+
+def _candidates(world: World, job: Job, gate: Gate | None, now: Millis) -> Iterator[tuple[Advice, Change]]:
+    if gate is None:
+        return
+    match gate.name:
+        case GateName.RELEASE:
+            yield (
+                Advice(does="release", says="release it", command=f"windlass release {job.name}"),
+                lambda world, now: release(world, job.tenant, job.id, now=now),
+            )
+        case GateName.BUDGET:
+            yield from _more_money(world, job)
+        case GateName.QUOTA | GateName.BURST:
+            yield from _open_burst(job)
+            yield from _cancel_own(world, job)
+            yield from _more_quota(world, job)
+        case GateName.NODE | GateName.POOL:
+            yield from _ask_less(world, job)
+            yield from _cancel_own(world, job)
+            yield from _anywhere(job)
+            yield from _uncordon(world)
+            yield from _add_node(world, job)
+        case GateName.ORDER:
+            yield from _go_first(job)
+            yield from _cancel_own(world, job, is_waiting=True)
+        case GateName.BACKOFF:
+            return  # only time helps, and it is on its way
+
+
+def _open_burst(job: Job) -> Iterator[tuple[Advice, Change]]:
+    yield (
+        Advice(
+            does="burst",
+            says="open a burst session, at the burst price",
+            command=f"windlass tenants burst {job.tenant}",
+        ),
+        lambda world, now: ask_burst(world, job.tenant, now=now),
+    )
+
+
+def _cancel_own(world: World, job: Job, *, is_waiting: bool = False) -> Iterator[tuple[Advice, Change]]:
+    """The youngest first: least is lost with it."""
+    tables = world.tables
+    if is_waiting:
+        lane = tables.queue.lane_of(job)
+        others = [one for one in (lane.jobs() if lane else ()) if one.id != job.id]
+        others.sort(key=lambda one: (-one.priority, one.seq))
+        mine = [(one.id, one.name, "waits before it") for one in others[:2]]
+    else:
+        runs = [run for run in tables.runs.values() if run.tenant == job.tenant and not run.is_over]
+        runs.sort(key=lambda run: (-run.assigned_at, run.id))
+        mine = [
+            (run.job, tables.jobs[run.job].name, f"runs on {run.node}") for run in runs[:3] if run.job in tables.jobs
+        ]
+    for key, name, where in mine:
+        advice = Advice(does="cancel", says=f"cancel {name}, which {where}", command=f"windlass cancel {name}")
+        yield advice, _ended(key)
+
+
+def _ended(key: JobId) -> Change:
+    """Cancelled, and its run gone: what a cancel comes to."""
+
+    def change(world: World, now: Millis) -> None:
+        job = world.tables.jobs[key]
+        run = world.live_run(key)
+        with world.decision(now):
+            if run is not None:
+                world.drop(Table.RUNS, run.id)
+                world.drop(Table.JOBS, key)
+            else:
+                cancel(world, job.tenant, key, now=now)
+
+    return change
+
+
+def _more_quota(world: World, job: Job) -> Iterator[tuple[Advice, Change]]:
+    """By exactly what is missing."""
+    tenant = world.tables.tenants.get(job.tenant)
+    if tenant is None:
+        return
+    usage, quota = world.tables.usage[job.tenant], tenant.quota
+    values: list[tuple[str, str]] = []
+    limit, jobs, workers = quota.resources, quota.jobs, quota.workers
+    for one in excess(quota, job.shape.needs, held=usage.resources, jobs=usage.runs):
+        wanted = one.used + one.asked
+        values.append((one.code.removeprefix("quota-"), f"{wanted} {one.unit}"))
+        if one.code == "quota-jobs":
+            jobs = wanted
+        elif limit is not None:
+            limit = replace(limit, **{_FIELD[one.code]: wanted})
+    if workers is not None and not values:
+        workers = len(usage.nodes) + 1
+        values.append(("workers", f"{workers} workers"))
+    if not values:
+        return
+    raised = replace(tenant, quota=replace(quota, resources=limit, jobs=jobs, workers=workers))
+    says = "raise the quota: " + ", ".join(f"{name} to {value}" for name, value in values)
+    command = f"windlass tenants quota {job.tenant}"
+    yield Advice(does="quota", says=says, command=command, is_admins=True, values=tuple(values)), _tenant(raised)
+
+
+def _more_money(world: World, job: Job) -> Iterator[tuple[Advice, Change]]:
+    """Without the limit, since what it would have to be grows while it is discussed."""
+    tenant = world.tables.tenants.get(job.tenant)
+    if tenant is None:
+        return
+    if tenant.quota.cost_per_day is not None:
+        values = (("costPerDay", f"more than {tenant.quota.cost_per_day} micro-units"),)
+        freed = replace(tenant, quota=replace(tenant.quota, cost_per_day=None))
+        yield _money("raise the cost allowed per day", job, values), _tenant(freed)
+    if tenant.budget is not None and tenant.budget.is_hard:
+        budget: Budget = replace(tenant.budget, is_hard=False)
+        values = (("budget", f"more than {budget.per_month} micro-units a month, or not hard"),)
+        yield _money("raise the budget, or make it soft", job, values), _tenant(replace(tenant, budget=budget))
+
+
+def _money(says: str, job: Job, values: tuple[tuple[str, str], ...]) -> Advice:
+    command = f"windlass tenants quota {job.tenant}"
+    return Advice(does="budget", says=says, command=command, is_admins=True, values=values)
+
+
+def _tenant(changed: Tenant) -> Change:
+    return lambda world, now: world.set_tenant(changed, now=now)
+
+
+def _ask_less(world: World, job: Job) -> Iterator[tuple[Advice, Change]]:
+    """As much as the node has free that comes nearest to what it asks for."""
+    needs = job.shape.needs
+    slots = [slot for slot in world.tables.places if _is_only_full(job, slot)]
+    best = min(slots, key=lambda slot: (_shortfall(needs, slot.free), slot.node.id), default=None)
+    if best is None:
+        return
+    less = Resources(
+        cpu_millis=min(needs.cpu_millis, best.free.cpu_millis),
+        memory_bytes=min(needs.memory_bytes, best.free.memory_bytes),
+        gpus=min(needs.gpus, best.free.gpus),
+    )
+    if less.cpu_millis <= 0 or less.memory_bytes <= 0:
+        return
+    words = [
+        *([f"{less.cpu_millis} millicores"] if less.cpu_millis < needs.cpu_millis else []),
+        *([f"{less.memory_bytes >> 20} MiB"] if less.memory_bytes < needs.memory_bytes else []),
+        *([f"{less.gpus} GPUs"] if less.gpus < needs.gpus else []),
+    ]
+    values = (
+        ("resources.cpu", f"{less.cpu_millis}m"),
+        ("resources.memory", f"{less.memory_bytes >> 20}Mi"),
+        ("resources.gpu", str(less.gpus)),
+    )
+    says = f"submit it again asking for no more than {', '.join(words)}: that is free on {best.node.id}"
+    smaller = replace(job, shape=replace(job.shape, needs=less))
+    yield Advice(does="ask-less", says=says, values=values), _job(smaller)
+
+
+def _is_only_full(job: Job, slot: Slot) -> bool:
+    """It has too little free now, and nothing else against it."""
+    roomy = replace(job.shape, needs=Resources())
+    return refusal(roomy, slot) is None
+
+
+def _shortfall(needs: Resources, free: Resources) -> int:
+    """In thousandths of what is asked, over all that is missing."""
+    pairs = ((needs.cpu_millis, free.cpu_millis), (needs.memory_bytes, free.memory_bytes), (needs.gpus, free.gpus))
+    return sum((need - have) * SHARE // need for need, have in pairs if need > have)
+
+
+def _anywhere(job: Job) -> Iterator[tuple[Advice, Change]]:
+    shape = job.shape
+    if shape.labels:
+        says = "submit it again without its node labels: " + ", ".join(f"{key}={value}" for key, value in shape.labels)
+        yield Advice(does="any-node", says=says), _job(replace(job, shape=replace(shape, labels=())))
+    if shape.pools:
+        says = f"submit it again without naming the pool {', '.join(shape.pools)}"
+        yield Advice(does="any-node", says=says), _job(replace(job, shape=replace(shape, pools=())))
+
+
+def _uncordon(world: World) -> Iterator[tuple[Advice, Change]]:
+    away = [node for node in world.tables.nodes.values() if node.state in (NodeState.CORDONED, NodeState.DRAINING)]
+    for node in sorted(away, key=lambda node: node.id)[:2]:
+        says = f"uncordon {node.id}, which is {node.state}"
+        yield Advice(does="uncordon", says=says, is_admins=True), _node(replace(node, state=NodeState.ACTIVE))
+
+
+def _add_node(world: World, job: Job) -> Iterator[tuple[Advice, Change]]:
+    """One more like the nearest that would take it when it is empty."""
+    nearest = world.tables.places.nearest(job.shape)
+    if nearest is None or not job.shape.needs.fits_in(nearest.capacity):
+        return
+    another = replace(nearest, id=NodeId(f"{nearest.id}-and-one-more"), state=NodeState.ACTIVE)
+    says = f"add a node like {nearest.id} to the pool {nearest.pool}"
+    yield Advice(does="add-node", says=says, is_admins=True), _node(another)
+
+
+def _go_first(job: Job) -> Iterator[tuple[Advice, Change]]:
+    says = f"submit it again with a higher priority than {job.priority}"
+    values = (("priority", str(job.priority + 1)),)
+    yield Advice(does="priority", says=says, values=values), _job(replace(job, priority=job.priority + _AHEAD_OF_ALL))
+
+
+def _job(changed: Job) -> Change:
+    def change(world: World, now: Millis) -> None:
+        with world.decision(now):
+            world.put(Table.JOBS, changed.id, changed)
+
+    return change
+
+
+def _node(changed: Node) -> Change:
+    return lambda world, now: world.set_node(changed, now=now)

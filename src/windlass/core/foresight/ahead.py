@@ -1,0 +1,135 @@
+"""The live World driven ahead of time, inside a trial: runs end when they are expected to, and whoever is next is placed.
+
+What `why` estimates a start by and `plan` is made of. The caller holds the trial, which takes everything back; timers are put aside
+meanwhile, because a timer that has been taken off its heap cannot be taken back.
+"""
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.core.model.facts import RunEnded, RunStarted
+from windlass.core.model.ids import JobId, Millis, NodeId, RunId, TenantId
+from windlass.core.model.job import Job
+from windlass.core.model.run import Run, RunState
+from windlass.core.world.expiry import expire
+from windlass.core.world.facts import observe
+from windlass.core.world.place import place
+from windlass.core.world.timers import Due, Timers
+from windlass.core.world.world import World
+
+STEPS: Final = 80
+"""Ends and placings, in all: an answer is given while somebody waits for it, on the loop that decides."""
+_WAKING: Final = frozenset({Due.BACKOFF, Due.DEADLINE, Due.HOLD, Due.BURST})
+"""Timers that let a job start, or another first. The others (times-to-live, old keys) would only be steps."""
+
+
+class Placing(Struct, frozen=True):
+    job: JobId
+    tenant: TenantId
+    node: NodeId
+    at: Millis
+    price_factor: int = 1000
+    """Of the price, in thousandths: more than 1000 in a burst."""
+
+
+class Foreseen(Struct, frozen=True, kw_only=True):
+    placings: tuple[Placing, ...]
+    """In order."""
+    reached: Millis
+    """How far ahead it was looked."""
+    is_cut: bool
+    """The steps did not last; what is not among the placings comes later than `reached`."""
+
+    def placing(self, job: JobId) -> Placing | None:
+        return next((one for one in self.placings if one.job == job), None)
+
+
+def look_ahead(world: World, wanted: Collection[JobId], *, now: Millis, steps: int = STEPS) -> Foreseen:
+    """Until every job that is wanted has its place, nothing more can happen, or the steps are used up. Inside a trial."""
+    left = set(wanted)
+    placings: list[Placing] = []
+    with _waking_timers(world):
+        ends = _expected_ends(world, now)
+        while True:
+            for run in place(world, now=now, limit=max(1, steps)):
+                steps -= 1
+                left.discard(run.job)
+                placings.append(Placing(run.job, run.tenant, run.node, now, run.burst_factor))
+                observe(world, RunStarted(run=run.id, token=run.token), now=now)
+                heappush(ends, (_expected_end(world, run, now), run.id, run))
+            moment = _next_moment(world, ends)
+            if not left or steps <= 0 or moment is None:
+                return Foreseen(placings=tuple(placings), reached=now, is_cut=bool(left) and moment is not None)
+            now = max(now, moment)
+            steps -= 1
+            while ends and ends[0][0] <= now:
+                steps -= 1
+                _end(world, heappop(ends)[2], now)
+            expire(world, now=now)
+
+
+def expected_span(world: World, job: Job) -> Millis:
+    """What it says itself, or what such jobs of its tenant usually take."""
+    return job.expected_ms if job.expected_ms is not None else world.tables.typical.span(job.tenant, job.shape)
+
+
+def _next_moment(world: World, ends: list[tuple[Millis, RunId, Run]]) -> Millis | None:
+    due = world.next_due()
+    if not ends:
+        return due
+    return ends[0][0] if due is None else min(due, ends[0][0])
+
+
+def _expected_ends(world: World, now: Millis) -> list[tuple[Millis, RunId, Run]]:
+    ends = [
+        (_expected_end(world, run, now), run.id, run)
+        for run in world.tables.runs.values()
+        if not run.is_over and run.job in world.tables.jobs
+    ]
+    heapify(ends)
+    return ends
+
+
+def _expected_end(world: World, run: Run, now: Millis) -> Millis:
+    """One that has outlasted what was expected of it goes on half as long again as it has run."""
+    began = run.started_at if run.started_at is not None else run.assigned_at
+    end = began + expected_span(world, world.tables.jobs[run.job])
+    return Millis(end if end > now else now + max(1_000, (now - began) // 2))
+
+
+def _end(world: World, run: Run, now: Millis) -> None:
+    live = world.tables.runs.get(run.id)
+    if live is None or live.is_over:
+        return
+    fact = RunEnded(
+        run=run.id,
+        token=run.token,
+        state=RunState.EXITED,
+        exit_code=0,
+        reason="Completed",
+        ran_ms=Millis(max(1, now - (live.started_at if live.started_at is not None else live.assigned_at))),
+    )
+    observe(world, fact, now=now)
+
+
+class _WakingTimers(Timers):
+    def add(self, at: Millis, due: Due, key: str) -> None:
+        if due in _WAKING:
+            super().add(at, due, key)
+
+
+@contextmanager
+def _waking_timers(world: World) -> Iterator[None]:
+    real = world.tables.timers
+    imagined = _WakingTimers()
+    for at, due, key in real.pending():
+        imagined.add(at, due, key)
+    world.tables.timers = imagined
+    try:
+        yield
+    finally:
+        world.tables.timers = real

@@ -1,0 +1,213 @@
+"""The gates between an accepted job and its start, in order, each asked as the World itself asks it, with its numbers.
+
+One of them holds a waiting job: the first that is shut. That none is shut and the job still waits means that others go before it.
+"""
+
+from collections import Counter
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.core.admission.burst import closed
+from windlass.core.admission.quota import excess, fits, money_spent, sentence
+from windlass.core.model.calendar import day_of, month_of
+from windlass.core.model.ids import Millis
+from windlass.core.model.job import Job
+from windlass.core.model.tenant import SHARE, QuotaPolicy, Tenant
+from windlass.core.placement.nodes import Spot, refusal
+from windlass.core.world.gate import WORKERS_USED, nodes_allowed, session_of
+from windlass.core.world.world import World
+
+_NO_TENANT: Final = "its tenant is no longer known: nothing of it is limited"
+
+
+class GateName(StrEnum):
+    RELEASE = "release"
+    BACKOFF = "backoff"
+    BUDGET = "budget"
+    QUOTA = "quota"
+    BURST = "burst"
+    ORDER = "order"
+    POOL = "pool"
+    NODE = "node"
+
+
+class Gate(Struct, frozen=True, kw_only=True):
+    name: GateName
+    is_open: bool
+    says: str
+    numbers: tuple[tuple[str, int], ...] = ()
+    opens_at: Millis | None = None
+    """When time alone opens it."""
+
+
+def gates(world: World, job: Job, now: Millis) -> tuple[Gate, ...]:
+    """Of a PENDING job."""
+    tenant = world.tables.tenants.get(job.tenant)
+    money = [
+        _release(job),
+        _backoff(job, now),
+        _budget(world, tenant, job, now),
+        *_quota_and_burst(world, tenant, job, now),
+    ]
+    room = [_pool(world, job), _node(world, job)]
+    is_only_late = all(gate.is_open for gate in (*money, *room))
+    return (*money, _order(world, job, is_open=not is_only_late), *room)
+
+
+def holding(found: tuple[Gate, ...]) -> Gate | None:
+    """The one that holds it."""
+    return next((gate for gate in found if not gate.is_open), None)
+
+
+def _release(job: Job) -> Gate:
+    says = "suspended: nothing of it is placed before it is released" if job.is_suspended else "released"
+    return Gate(name=GateName.RELEASE, is_open=not job.is_suspended, says=says)
+
+
+def _backoff(job: Job, now: Millis) -> Gate:
+    if job.not_before <= now:
+        return Gate(name=GateName.BACKOFF, is_open=True, says="none")
+    left = -(-(job.not_before - now) // 1000)
+    return Gate(
+        name=GateName.BACKOFF,
+        is_open=False,
+        says=f"attempt {job.attempt} of {job.retries + 1} failed; the next comes in {left} s",
+        numbers=(("attempt", job.attempt), ("attempts", job.retries + 1)),
+        opens_at=job.not_before,
+    )
+
+
+def _budget(world: World, tenant: Tenant | None, job: Job, now: Millis) -> Gate:
+    if tenant is None:
+        return Gate(name=GateName.BUDGET, is_open=True, says=_NO_TENANT)
+    usage = world.tables.usage[job.tenant]
+    today = usage.spent_on(day_of(now), now)
+    month = usage.spent_in(month_of(day_of(now)), now)
+    numbers = [("spentToday", int(today)), ("spentThisMonth", int(month))]
+    if tenant.quota.cost_per_day is not None:
+        numbers.append(("costPerDay", int(tenant.quota.cost_per_day)))
+    if tenant.budget is not None:
+        numbers.append(("budgetPerMonth", int(tenant.budget.per_month)))
+    spent = money_spent(tenant, usage, now)
+    if spent is not None:
+        return Gate(
+            name=GateName.BUDGET, is_open=False, says=sentence(spent[0]), numbers=tuple(numbers), opens_at=spent[1]
+        )
+    says = f"{today} micro-units spent today, {month} this month"
+    return Gate(name=GateName.BUDGET, is_open=True, says=says, numbers=tuple(numbers))
+
+
+def _quota_and_burst(world: World, tenant: Tenant | None, job: Job, now: Millis) -> tuple[Gate, Gate]:
+    """Beyond the quota a tenant that may burst is let through; then it is the burst that holds, if anything."""
+    unneeded = Gate(name=GateName.BURST, is_open=True, says="not needed")
+    if tenant is None:
+        return Gate(name=GateName.QUOTA, is_open=True, says=_NO_TENANT), unneeded
+    usage, quota, needs = world.tables.usage[job.tenant], tenant.quota, job.shape.needs
+    held = usage.resources
+    numbers = [
+        ("runs", usage.runs),
+        ("cpuMillis", held.cpu_millis),
+        ("memoryBytes", held.memory_bytes),
+        ("gpus", held.gpus),
+    ]
+    if quota.jobs is not None:
+        numbers.append(("jobsLimit", quota.jobs))
+    if quota.resources is not None:
+        limit = quota.resources
+        numbers += [
+            ("cpuMillisLimit", limit.cpu_millis),
+            ("memoryBytesLimit", limit.memory_bytes),
+            ("gpusLimit", limit.gpus),
+        ]
+    if fits(quota, needs, held=held, jobs=usage.runs):
+        workers = _workers(world, job)
+        says = workers or f"{usage.runs} runs hold {held.cpu_millis} millicores and {held.memory_bytes >> 20} MiB of it"
+        return Gate(name=GateName.QUOTA, is_open=not workers, says=says, numbers=tuple(numbers)), unneeded
+    over = excess(quota, needs, held=held, jobs=usage.runs)
+    says = "; ".join(map(sentence, over))
+    burst = _burst(world, tenant, job, now)
+    may_pass = burst.is_open or (tenant.policy is QuotaPolicy.BURST and burst.opens_at is not None)
+    return Gate(name=GateName.QUOTA, is_open=may_pass, says=says, numbers=tuple(numbers)), burst
+
+
+def _burst(world: World, tenant: Tenant, job: Job, now: Millis) -> Gate:
+    """Asked only beyond the quota."""
+    usage, needs = world.tables.usage[job.tenant], job.shape.needs
+    session = session_of(world, tenant.id, now)
+    factor = session.factor if session is not None else tenant.burst.factor
+    numbers = (("factor", factor), ("sessionsPerDay", tenant.burst.sessions_per_day))
+    if session is None and tenant.policy is not QuotaPolicy.BURST:
+        says = f"none is open, and the policy is {tenant.policy}: beyond the quota it waits"
+        return Gate(name=GateName.BURST, is_open=False, says=says, numbers=numbers)
+    if not fits(tenant.quota, needs, held=usage.resources, jobs=usage.runs, factor=factor):
+        says = f"also {factor / SHARE:g} times the quota is used up"
+        ends = session.ends_at if session is not None else None
+        return Gate(name=GateName.BURST, is_open=False, says=says, numbers=numbers, opens_at=ends)
+    if session is not None:
+        return Gate(name=GateName.BURST, is_open=True, says="in the session that is open", numbers=numbers)
+    shut = closed(tenant, world.tables.bursts.get(tenant.id, {}).values(), now)
+    if shut is None:
+        return Gate(name=GateName.BURST, is_open=True, says="a session may open", numbers=numbers)
+    words = {"off": "this tenant may not burst", "cooldown": "the last session has just ended"}
+    says = words.get(shut.why, f"{shut.count} sessions today, and no more are allowed")
+    return Gate(name=GateName.BURST, is_open=False, says=says, numbers=numbers, opens_at=shut.opens_at)
+
+
+def _workers(world: World, job: Job) -> str:
+    """Its tenant is on as many nodes as it may be, and there is no room on those."""
+    allowed = nodes_allowed(world, job.tenant)
+    if allowed is None or isinstance(world.tables.places.pick(job.shape, among=allowed), Spot):
+        return ""
+    return WORKERS_USED[0][0] if isinstance(world.tables.places.pick(job.shape), Spot) else ""
+
+
+def _order(world: World, job: Job, *, is_open: bool) -> Gate:
+    tables = world.tables
+    finish, now = tables.ledger.account(job.tenant).finish, tables.ledger.now()
+    waiting, all_waiting = tables.queue.waits(job.tenant), len(tables.queue)
+    numbers = (
+        ("finishTag", finish),
+        ("virtualTime", now),
+        ("waitingOfTenant", waiting),
+        ("waiting", all_waiting),
+        ("priority", job.priority),
+    )
+    says = f"{waiting} of its tenant wait, {all_waiting} in all"
+    if not is_open:
+        lane = tables.queue.lane_of(job)
+        kept = "; ".join(reason for reason, _ in lane.waiting) if lane is not None and lane.band.yields else ""
+        says = f"there is room and quota for it, but others go first{f' ({kept})' if kept else ''}: {says}"
+    return Gate(name=GateName.ORDER, is_open=is_open, says=says, numbers=numbers)
+
+
+def _pool(world: World, job: Job) -> Gate:
+    """Are there nodes at all where it may run?"""
+    nodes = [slot.node for slot in world.tables.places]
+    wanted = [node for node in nodes if not job.shape.pools or node.pool in job.shape.pools]
+    allowed = [node for node in wanted if not job.shape.allowed or node.pool in job.shape.allowed]
+    names = ", ".join(job.shape.pools or job.shape.allowed) or "any"
+    numbers = (("nodes", len(allowed)), ("nodesInAll", len(nodes)))
+    return Gate(
+        name=GateName.POOL,
+        is_open=bool(allowed),
+        says=f"{len(allowed)} of {len(nodes)} nodes are in a pool it may use ({names})",
+        numbers=numbers,
+    )
+
+
+def _node(world: World, job: Job) -> Gate:
+    """The filter of every node, clause by clause."""
+    refused: Counter[str] = Counter()
+    taking = 0
+    for slot in world.tables.places:
+        reason = refusal(job.shape, slot)
+        if reason is None:
+            taking += 1
+        else:
+            refused[reason] += 1
+    counts = sorted(refused.items(), key=lambda item: (-item[1], item[0]))
+    words = [f"{reason} ({count} node{'s' * (count != 1)})" for reason, count in counts]
+    says = "; ".join([f"{taking} would take it", *words] if taking else words) or "there is no node"
+    return Gate(name=GateName.NODE, is_open=taking > 0, says=says, numbers=(("taking", taking), *counts))

@@ -1,0 +1,143 @@
+"""What would these submissions do? Submitted to the live World in a trial, looked ahead, and taken back.
+
+The same look ahead without them says whom they would delay. Nothing is decided, stored or held.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.core.errors import Fault, WindlassError
+from windlass.core.foresight.ahead import STEPS, Foreseen, expected_span, look_ahead
+from windlass.core.foresight.why import Estimate
+from windlass.core.model.ids import JobId, Millis, TenantId
+from windlass.core.model.job import Job
+from windlass.core.model.money import Micros, cost
+from windlass.core.model.submission import Submission
+from windlass.core.world.submit import submit
+from windlass.core.world.world import World
+
+NAMED_MAX: Final = 20
+_NOBODY: Final = JobId("")
+_HOUR: Final = Millis(3_600_000)
+
+
+class Refusal(Struct, frozen=True, kw_only=True):
+    """It would not be accepted."""
+
+    code: str
+    message: str
+    hint: str = ""
+    faults: tuple[Fault, ...] = ()
+
+
+class Planned(Struct, frozen=True, kw_only=True):
+    name: str
+    refusal: Refusal | None = None
+    start: Estimate | None = None
+    """None: it would not start as things stand (or is refused, or suspended)."""
+    starts_now: bool = False
+    turn: int | None = None
+    """It is the so-manieth to start from now on, all tenants counted."""
+    expected_ms: Millis = Millis(0)
+    """How long it is expected to run, which the price is for."""
+    price_micros: Micros = Micros(0)
+    price_per_hour_micros: Micros = Micros(0)
+    in_burst: bool = False
+
+
+class Delay(Struct, frozen=True, kw_only=True):
+    """A job of one's own that would start later."""
+
+    name: str
+    by_ms: Millis
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    items: tuple[Planned, ...]
+    delayed: tuple[Delay, ...] = ()
+    """Of the same tenant, most delayed first."""
+    delayed_others: int = 0
+    """Jobs of other tenants that would start later, as far as it was looked ahead."""
+    delayed_others_by_ms: Millis = Millis(0)
+    """The most any of them."""
+    is_complete: bool = True
+    """False: the look ahead was cut; there may be more."""
+
+
+def plan(
+    world: World,
+    tenant: TenantId,
+    submissions: Sequence[Submission],
+    *,
+    ids: Sequence[JobId],
+    now: Millis,
+    steps: int = STEPS,
+) -> Plan:
+    """One by one, as if they came in this order at this moment."""
+    with world.trial(now):
+        before = look_ahead(world, {_NOBODY}, now=now, steps=steps)
+    with world.trial(now):
+        outcomes = [_try(world, tenant, one, job, now) for one, job in zip(submissions, ids, strict=True)]
+        jobs = [job for job in outcomes if isinstance(job, Job)]
+        wanted = {job.id for job in jobs if not job.is_suspended}
+        # Also those that had their place without it: only when they have it again is it known how much later.
+        delayable = {one.job for one in before.placings}
+        after = look_ahead(world, wanted | delayable, now=now, steps=steps) if wanted else before
+        items = [_planned(world, asked, one, after, now) for asked, one in zip(submissions, outcomes, strict=True)]
+        names = {one.job: world.tables.jobs[one.job].name for one in before.placings if one.job in world.tables.jobs}
+    later = _delays(before, after)
+    own = sorted(
+        ((by, names.get(job, job)) for job, who, by in later if who == tenant), key=lambda one: (-one[0], one[1])
+    )
+    others = [by for _, who, by in later if who != tenant]
+    return Plan(
+        items=tuple(items),
+        delayed=tuple(Delay(name=name, by_ms=by) for by, name in own[:NAMED_MAX]),
+        delayed_others=len(others),
+        delayed_others_by_ms=max(others, default=Millis(0)),
+        is_complete=not (before.is_cut and bool(before.placings)) and not after.is_cut,
+    )
+
+
+def _try(world: World, tenant: TenantId, asked: Submission, job: JobId, now: Millis) -> Job | Refusal:
+    try:
+        return submit(world, tenant, asked, job=job, now=now)[0]
+    except WindlassError as error:
+        return Refusal(code=error.code, message=error.message, hint=error.hint or "", faults=error.faults)
+
+
+def _planned(world: World, asked: Submission, job: Job | Refusal, after: Foreseen, now: Millis) -> Planned:
+    if isinstance(job, Refusal):
+        return Planned(name=asked.name, refusal=job)
+    placing = after.placing(job.id)
+    span = expected_span(world, job)
+    if placing is None:
+        cut = Estimate(at=after.reached, is_bound=True) if after.is_cut and not job.is_suspended else None
+        return Planned(name=job.name, start=cut, expected_ms=span)
+    tenant = world.tables.tenants.get(job.tenant)
+    pool = world.tables.nodes[placing.node].pool
+    prices = world.tables.prices.book(tenant.tier if tenant is not None else "", pool)
+    needs = job.shape.needs
+    return Planned(
+        name=job.name,
+        start=Estimate(at=placing.at, node=placing.node),
+        starts_now=placing.at <= now,
+        turn=after.placings.index(placing) + 1,
+        expected_ms=span,
+        price_micros=Micros(cost(needs, span, prices) * placing.price_factor // 1000),
+        price_per_hour_micros=Micros(cost(needs, _HOUR, prices) * placing.price_factor // 1000),
+        in_burst=placing.price_factor != 1000,
+    )
+
+
+def _delays(before: Foreseen, after: Foreseen) -> list[tuple[JobId, TenantId, Millis]]:
+    """Jobs that get their place later with the plan than without it. One that was not seen any more: at least so much later."""
+    seen = {one.job: one.at for one in after.placings}
+    later = []
+    for one in before.placings:
+        at = seen.get(one.job, after.reached)
+        if at > one.at:
+            later.append((one.job, one.tenant, Millis(at - one.at)))
+    return later

@@ -1,0 +1,194 @@
+"""What was planned is what then happens; and a look ahead leaves no trace."""
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from windlass.core.foresight.plan import plan
+from windlass.core.model.facts import RunEnded, RunStarted
+from windlass.core.model.ids import JobId, Millis, NodeId, TenantId
+from windlass.core.model.run import Run, RunState
+from windlass.core.model.submission import Submission
+from windlass.core.model.tenant import Quota, QuotaPolicy, Tenant
+from windlass.core.world.facts import observe
+from windlass.core.world.place import place
+from windlass.core.world.submit import submit
+from windlass.core.world.world import World
+from windlass.testing.builders import GIB, a_job_id, a_node, a_submission, a_world
+
+START = Millis(1_000_000)
+TENANTS = tuple(map(TenantId, "abc"))
+WORLDS = range(100)
+
+
+class Driven:
+    """A World whose runs take exactly as long as they say."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.ends: list[tuple[int, str, Run]] = []
+        self.placed: list[tuple[JobId, NodeId, int]] = []
+        self.now = START
+
+    def place(self) -> None:
+        for run in place(self.world, now=self.now, limit=10_000):
+            observe(self.world, RunStarted(run=run.id, token=run.token), now=self.now)
+            span = self.world.tables.jobs[run.job].expected_ms
+            assert span is not None
+            self.ends.append((self.now + span, run.id, run))
+            self.placed.append((run.job, run.node, self.now))
+
+    def step(self) -> bool:
+        """To the next end; False when nothing runs."""
+        if not self.ends:
+            return False
+        self.now = Millis(min(self.ends)[0])
+        due = sorted(end for end in self.ends if end[0] <= self.now)
+        self.ends = [end for end in self.ends if end[0] > self.now]
+        for _, _, run in due:
+            live = self.world.tables.runs[run.id]
+            fact = RunEnded(
+                run=run.id,
+                token=run.token,
+                state=RunState.EXITED,
+                exit_code=0,
+                reason="Completed",
+                ran_ms=Millis(self.now - (live.started_at or 0)),
+            )
+            observe(self.world, fact, now=self.now)
+        self.place()
+        return True
+
+
+def wish(chance: random.Random, number: int) -> Submission:
+    asked = a_submission(
+        name=f"planned-{number}" if number >= 0 else "",
+        cpu=chance.choice((500, 1000, 2000, 4000)),
+        memory=chance.choice((1, 2)) * GIB,
+        priority=chance.choice((0, 0, 3)),
+    )
+    return replace(asked, expected_ms=Millis(chance.randrange(1, 90) * 1000))
+
+
+def a_busy_world(chance: random.Random) -> Driven:
+    nodes = [a_node(f"n{at}", cpu=4000, memory=8 * GIB) for at in range(chance.randrange(1, 4))]
+    driven = Driven(a_world(*nodes, tenants=TENANTS))
+    for tenant in TENANTS:
+        quota = Quota(jobs=chance.choice((None, None, 2, 4)))
+        changed = Tenant(id=tenant, weight=chance.choice((500, 1000, 3000)), quota=quota, policy=QuotaPolicy.QUEUE)
+        driven.world.set_tenant(changed, now=START)
+    for _ in range(chance.randrange(0, 30)):
+        submit(driven.world, chance.choice(TENANTS), wish(chance, -1), job=a_job_id(), now=driven.now)
+        if chance.random() < 0.3:
+            driven.place()
+            driven.now = Millis(driven.now + chance.randrange(0, 20_000))
+            while driven.ends and min(driven.ends)[0] <= driven.now:
+                later, driven.now = driven.now, driven.now
+                driven.step()
+                driven.now = max(later, driven.now)
+    driven.place()
+    return driven
+
+
+def picture(world: World) -> Any:
+    """Everything the store would hold, and who is next."""
+    tables = world.tables
+    kept = (
+        tables.jobs,
+        tables.runs,
+        tables.nodes,
+        tables.tenants,
+        tables.volumes,
+        tables.names,
+        tables.bursts,
+        tables.totals,
+    )
+    records = [sorted((str(key), repr(value)) for key, value in table.items()) for table in kept]
+    accounts = sorted((tenant, repr(account)) for tenant, account in tables.ledger.accounts().items())
+    free = sorted((slot.node.id, repr(slot.free), slot.runs) for slot in tables.places)
+    return records, accounts, free, world.number, len(tables.queue), len(world.journal), tables.ledger.now()
+
+
+def test_in_a_hundred_random_worlds_the_plan_is_what_then_happens() -> None:
+    later = delays = 0
+    for seed in WORLDS:
+        chance = random.Random(seed)
+        driven = a_busy_world(chance)
+        tenant = chance.choice(TENANTS)
+        wishes = [wish(chance, number) for number in range(chance.randrange(1, 4))]
+        ids = [a_job_id() for _ in wishes]
+        before = picture(driven.world)
+        foreseen = plan(driven.world, tenant, wishes, ids=ids, now=driven.now, steps=10_000)
+        assert picture(driven.world) == before, f"seed {seed}: the look ahead left something behind"
+        assert foreseen.is_complete
+        in_turn = sorted(foreseen.items, key=lambda one: one.turn or 0)
+        planned = [(one.name, one.start.node, one.start.at) for one in in_turn if one.start is not None]
+        happened = _really(driven, tenant, wishes, ids)
+        assert planned == happened, f"seed {seed}: node, moment or order differ"
+        later += any(not one.starts_now for one in foreseen.items)
+        delays += bool(foreseen.delayed or foreseen.delayed_others)
+    assert later > 30, "too few worlds were busy for this to mean much"
+    assert delays > 10
+
+
+def _really(
+    driven: Driven, tenant: TenantId, wishes: Sequence[Submission], ids: Sequence[JobId]
+) -> list[tuple[str, str, int]]:
+    names = {}
+    for asked, job in zip(wishes, ids, strict=True):
+        names[job] = submit(driven.world, tenant, asked, job=job, now=driven.now)[0].name
+    driven.placed.clear()
+    driven.place()
+    while driven.step():
+        pass
+    return [(names[job], node, at) for job, node, at in driven.placed if job in names]
+
+
+def test_a_plan_says_what_it_costs_and_whom_it_delays() -> None:
+    world = a_world(a_node(cpu=1000), tenants=TENANTS)
+    driven = Driven(world)
+    running, waiting, mine = (replace(a_submission(name=name), expected_ms=Millis(60_000)) for name in ("r", "w", "m"))
+    submit(world, TENANTS[0], running, job=a_job_id(), now=START)
+    driven.place()
+    submit(world, TENANTS[1], waiting, job=a_job_id(), now=START)
+    driven.place()
+    urgent = replace(mine, priority=5)
+    found = plan(world, TENANTS[2], [urgent], ids=[a_job_id()], now=START)
+    (one,) = found.items
+    assert one.start is not None
+    assert (one.start.at, one.starts_now) == (START + 60_000, False)
+    assert one.price_micros == 60_000 * 50_000 // 3_600_000 + GIB * 60_000 * 10_000 // (10**9 * 3_600_000)
+    assert (found.delayed, found.delayed_others, found.delayed_others_by_ms) == ((), 1, 60_000)
+
+
+def test_what_would_be_refused_is_said_with_its_faults_and_the_rest_is_planned() -> None:
+    world = a_world(a_node(cpu=1000))
+    found = plan(
+        world,
+        TenantId("local"),
+        [a_submission(name="big", cpu=64_000), a_submission(name="small")],
+        ids=[a_job_id(), a_job_id()],
+        now=START,
+    )
+    big, small = found.items
+    assert big.refusal is not None
+    assert (big.refusal.code, big.refusal.faults[0].field) == ("fits-nowhere", "spec.resources.cpu")
+    assert small.starts_now
+
+
+def test_the_plan_of_many_is_bounded_by_its_steps_and_says_so() -> None:
+    world = a_world(a_node(cpu=1000))
+    driven = Driven(world)
+    for _ in range(300):
+        asked = replace(a_submission(), expected_ms=Millis(1_000))
+        submit(world, TenantId("local"), asked, job=a_job_id(), now=START)
+    driven.place()
+    found = plan(world, TenantId("local"), [a_submission(name="last")], ids=[a_job_id()], now=START, steps=50)
+    (one,) = found.items
+    assert one.start is not None
+    assert one.start.is_bound
+    assert not found.is_complete
+    assert msgspec.json.encode(found)

@@ -1,0 +1,378 @@
+"""`why` over the real API: the right gate in each constructed situation, and a job that starts once its advice is followed."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import anyio
+import pytest
+from msgspec.structs import replace
+
+from tests.api.home import ApiHome, api_home, manifest
+from windlass.core.model.calendar import day_of
+from windlass.core.model.ids import Millis, NodeId, PoolId, TenantId
+from windlass.core.model.money import Micros
+from windlass.core.model.node import Node, NodeState
+from windlass.core.model.resources import Resources
+from windlass.core.model.spending import DayTotal, PoolTotal, total_id
+from windlass.core.model.tenant import Budget, BurstPolicy, Quota, QuotaPolicy, Tenant
+from windlass.core.model.views import EventQuery
+from windlass.core.world.bursts import ask_burst, end_burst
+from windlass.core.world.records import Table
+
+GIB = 1 << 30
+LOCAL = TenantId("local")
+FOREVER = ("sleep", "99999")
+ADMIN = ("admin",)
+
+
+class Scene:
+    """One home, with what the situations are made of."""
+
+    def __init__(self, api: ApiHome) -> None:
+        self.api = api
+        self.world = api.home.plane.brain.world
+        self.asked_at = 0
+        """The revision at which `why` was asked last."""
+
+    async def decide(self, verb: Callable[[Millis], object]) -> None:
+        await self.api.home.plane.brain.decide(verb)
+
+    async def tenant(self, **changes: Any) -> None:
+        wanted = replace(Tenant(id=LOCAL), **changes)
+        await self.decide(lambda now: self.world.set_tenant(wanted, now=now))
+
+    async def node(self, **changes: Any) -> None:
+        """Of the one node there is."""
+        known = self.world.tables.nodes[NodeId("n1")]
+        await self.decide(lambda now: self.world.set_node(replace(known, **changes), now=now))
+
+    async def runs(self, name: str, *, tenant: str = "local", **spec: Any) -> None:
+        await self.submit(name, tenant=tenant, **spec)
+        if tenant == "local":
+            await self.api.until(name, "RUNNING")
+
+    async def submit(
+        self, name: str, *, tenant: str = "local", command: tuple[str, ...] = FOREVER, **spec: Any
+    ) -> None:
+        document = manifest(*command, name=name, **spec)
+        answer = await self.api.client.post("/api/v1/jobs", json=document, headers=self.api.bearer(tenant=tenant))
+        assert answer.status_code == 201, answer.text
+
+    async def why(self, name: str = "mine") -> Any:
+        answer = await self.api.client.get(f"/api/v1/jobs/{name}/why")
+        assert answer.status_code == 200, answer.text
+        self.asked_at = self.api.home.plane.read_model.revision
+        return answer.json()
+
+    async def placed_since_why(self) -> str:
+        """The node the job, or the one that was asked for in its place, was given since."""
+        read_model = self.api.home.plane.read_model
+        with anyio.fail_after(60):
+            while True:
+                seen = read_model.revision
+                for event in await read_model.events(EventQuery(tenants=(LOCAL,), after=self.asked_at)):
+                    if event.kind == "Scheduled" and event.name in ("mine", "again"):
+                        return event.node
+                await read_model.beyond(seen)
+
+    async def patch(self, **spec: Any) -> None:
+        answer = await self.api.client.patch(
+            "/api/v1/tenants/local", json={"spec": spec}, headers=self.api.bearer(roles=ADMIN)
+        )
+        assert answer.status_code == 200, answer.text
+
+    async def again(self, **spec: Any) -> None:
+        """The same job, asked for differently."""
+        await self.api.client.post("/api/v1/jobs/mine/cancel")
+        await self.api.until("mine")
+        await self.submit("again", **spec)
+        await self.api.until("again", "RUNNING")
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[Scene]:
+    async with api_home() as api:
+        yield Scene(api)
+
+
+def held_by(found: Any) -> tuple[str, str]:
+    gate = next(gate for gate in found["gates"] if gate["holds"])
+    assert gate["name"] == found["gate"]
+    return gate["name"], gate["says"]
+
+
+def advised(found: Any, does: str) -> Any:
+    matching = [one for one in found["advice"] if one["does"] == does]
+    assert matching, f"no advice {does} in {found['advice']}"
+    return matching[0]
+
+
+def cores(amount: int) -> dict[str, Any]:
+    return {"resources": {"cpu": str(amount), "memory": "64Mi", "gpu": 0}}
+
+
+async def suspended(scene: Scene) -> None:
+    await scene.submit("mine", suspend=True)
+    found = await scene.why()
+    assert held_by(found)[0] == "release"
+    assert found["start"] is None
+    assert advised(found, "release")["command"] == "windlass release mine"
+    await scene.api.client.post("/api/v1/jobs/mine/release")
+
+
+async def backing_off(scene: Scene) -> None:
+    hour = Millis(3_600_000)
+    scene.world.policy = replace(scene.world.policy, retry_backoff_ms=hour, retry_backoff_max_ms=hour)
+    await scene.submit("mine", command=("exit", "1"), retries=3)
+    uid = (await scene.api.until("mine", "PENDING"))["metadata"]["uid"]
+    while (job := scene.world.tables.jobs[uid]).not_before == 0:
+        await scene.api.home.plane.read_model.beyond(scene.api.home.plane.read_model.revision)
+    found = await scene.why()
+    name, says = held_by(found)
+    assert (name, "attempt 1 of 4 failed" in says) == ("backoff", True)
+    gate = next(gate for gate in found["gates"] if gate["holds"])
+    assert found["start"]["at"] >= gate["opensAt"]
+    assert found["advice"] == []  # but to wait: the hour passes
+
+    def later(now: Millis) -> None:
+        with scene.world.decision(now):
+            scene.world.put(Table.JOBS, uid, replace(job, not_before=now))
+
+    await scene.decide(later)
+
+
+async def day_is_spent(scene: Scene) -> None:
+    await scene.tenant(quota=Quota(cost_per_day=1_000))
+    await spend(scene, 1_000)
+    await held_without_admission(scene)
+    name, says = held_by(await scene.why())
+    assert (name, "cost-per-day: 1000 of 1000" in says) == ("budget", True)
+    assert advised(await scene.why(), "budget")["byAdmin"]
+    await scene.patch(quota={"costPerDay": 2_000_000})
+
+
+async def budget_is_spent(scene: Scene) -> None:
+    await scene.tenant(budget=Budget(per_month=5_000, is_hard=True))
+    await spend(scene, 5_000)
+    await held_without_admission(scene)
+    name, says = held_by(await scene.why())
+    assert (name, "budget-spent" in says) == ("budget", True)
+    assert advised(await scene.why(), "budget")
+    await scene.patch(budget={"perMonth": 5_000_000, "hardStop": True})
+
+
+async def spend(scene: Scene, micros: int) -> None:
+    def verb(now: Millis) -> None:
+        day = day_of(now)
+        with scene.world.decision(now):
+            spent = PoolTotal(cost=Micros(micros))
+            total = DayTotal(tenant=LOCAL, day=day, pools={PoolId("local"): spent})
+            scene.world.put(Table.TOTALS, total_id(LOCAL, day), total)
+
+    await scene.decide(verb)
+
+
+async def held_without_admission(scene: Scene) -> None:
+    """A job that was accepted before the money was gone: suspended then, released now."""
+    limits = scene.world.tables.tenants[LOCAL]
+    await scene.tenant()
+    await scene.submit("mine", suspend=True)
+    await scene.decide(lambda now: scene.world.set_tenant(limits, now=now))
+    await scene.api.client.post("/api/v1/jobs/mine/release")
+
+
+async def quota_of_cores(scene: Scene) -> None:
+    await scene.tenant(quota=Quota(resources=Resources(cpu_millis=2000, memory_bytes=GIB)))
+    await scene.runs("other-one", **cores(1))
+    await scene.submit("mine", **cores(2))
+    found = await scene.why()
+    name, says = held_by(found)
+    assert (name, "quota-cpu: 1000 of 2000 millicores used, 2000 more asked for" in says) == ("quota", True)
+    assert advised(found, "cancel")["command"] == "windlass cancel other-one"
+    assert advised(found, "quota")["values"] == {"cpu": "3000 millicores"}
+    await scene.patch(quota={"cpu": 3})
+
+
+async def quota_of_jobs(scene: Scene) -> None:
+    await scene.tenant(quota=Quota(jobs=1), burst=BurstPolicy(sessions_per_day=0))
+    await scene.runs("other-one")
+    await scene.submit("mine")
+    found = await scene.why()
+    name, says = held_by(found)
+    assert (name, "quota-jobs: 1 of 1 jobs used" in says) == ("quota", True)
+    assert found["advice"][0]["command"] == "windlass cancel other-one"
+    await scene.api.client.post("/api/v1/jobs/other-one/cancel")
+
+
+async def quota_that_a_burst_would_open(scene: Scene) -> None:
+    await scene.tenant(quota=Quota(jobs=2))
+    await scene.runs("first")
+    await scene.runs("second")
+    await scene.submit("mine")
+    found = await scene.why()
+    assert held_by(found)[0] == "quota"
+    assert found["advice"][0]["does"] == "burst"
+    answer = await scene.api.client.post("/api/v1/tenants/local/burst")
+    assert answer.status_code == 201, answer.text
+
+
+async def burst_in_cooldown(scene: Scene) -> None:
+    await scene.tenant(policy=QuotaPolicy.BURST, quota=Quota(jobs=2))
+    await scene.decide(lambda now: ask_burst(scene.world, LOCAL, now=now))
+    await scene.decide(lambda now: end_burst(scene.world, LOCAL, now=now))
+    await scene.runs("first")
+    await scene.runs("second")
+    await scene.submit("mine")
+    found = await scene.why()
+    gate = next(gate for gate in found["gates"] if gate["holds"])
+    assert (gate["name"], gate["says"]) == ("burst", "the last session has just ended")
+    assert gate["opensAt"] is not None
+    await scene.api.client.post("/api/v1/jobs/second/cancel")
+    assert advised(found, "cancel")["command"] == "windlass cancel second"
+
+
+async def cores_in_use(scene: Scene) -> None:
+    whole = scene.world.tables.nodes[NodeId("n1")].capacity.cpu_millis // 1000
+    await scene.runs("other-one", **cores(whole - 1))
+    await scene.submit("mine", **cores(2))
+    found = await scene.why()
+    assert held_by(found) == ("node", "cpu in use (1 node)")
+    assert found["start"]["node"] == "n1"
+    less = advised(found, "ask-less")
+    assert less["values"]["resources.cpu"] == "1000m"
+    await scene.again(resources={"cpu": less["values"]["resources.cpu"], "memory": "64Mi", "gpu": 0})
+
+
+async def room_of_others(scene: Scene) -> None:
+    """Other tenants' jobs are a number, and no name of theirs is told."""
+    whole = scene.world.tables.nodes[NodeId("n1")].capacity.cpu_millis // 1000
+    await scene.runs("theirs-running", tenant="other", **cores(whole))
+    await scene.submit("theirs-waiting", tenant="other", **cores(whole), priority=9)
+    await scene.submit("mine", **cores(whole))
+    found = await scene.why()
+    assert held_by(found) == ("node", "cpu in use (1 node)")
+    assert "theirs" not in str(found)
+    assert advised(found, "add-node")["byAdmin"]
+    another = Node(id=NodeId("n2"), pool=PoolId("local"), capacity=scene.world.tables.nodes[NodeId("n1")].capacity)
+    await scene.decide(lambda now: scene.world.set_node(another, now=now))
+    assert (await scene.api.until("mine", "SCHEDULED"))["status"][
+        "node"
+    ] == "n2"  # nobody serves it, but it has its place
+
+
+async def cordoned(scene: Scene) -> None:
+    await scene.node(state=NodeState.CORDONED)
+    await scene.submit("mine")
+    found = await scene.why()
+    assert held_by(found) == ("node", "node cordoned (1 node)")
+    assert advised(found, "uncordon")["says"] == "uncordon n1, which is cordoned"
+    await scene.node(state=NodeState.ACTIVE)
+
+
+async def label_is_gone(scene: Scene) -> None:
+    await scene.node(labels=(("disk", "ssd"),))
+    await scene.submit("mine", suspend=True, nodeSelector={"disk": "ssd"})
+    await scene.node(labels=())
+    await scene.api.client.post("/api/v1/jobs/mine/release")
+    found = await scene.why()
+    assert held_by(found) == ("node", "label disk (1 node)")
+    assert advised(found, "any-node")["says"].endswith("disk=ssd")
+    await scene.again()
+
+
+async def pool_is_empty(scene: Scene) -> None:
+    await scene.submit("mine", suspend=True, pool="local")
+    await scene.node(pool=PoolId("elsewhere"))
+    await scene.api.client.post("/api/v1/jobs/mine/release")
+    found = await scene.why()
+    name, says = held_by(found)
+    assert (name, "0 of 1 nodes" in says) == ("pool", True)
+    assert advised(found, "any-node")["says"].endswith("local")
+    await scene.again()
+
+
+async def behind_an_own_job(scene: Scene) -> None:
+    """What is first in its tenant's line is at a limit, so the tenant is held; what is behind it would fit."""
+    await scene.tenant(
+        quota=Quota(resources=Resources(cpu_millis=3000, memory_bytes=GIB)), burst=BurstPolicy(sessions_per_day=0)
+    )
+    await scene.runs("other-one", **cores(1))
+    await scene.submit("large", **cores(3))
+    await scene.submit("mine", **cores(1))
+    found = await scene.why()
+    assert held_by(found)[0] == "order"
+    assert found["ahead"]["names"][:1] in ([], ["large"])
+    first = advised(found, "priority")
+    await scene.again(priority=int(first["values"]["priority"]), **cores(1))
+
+
+SITUATIONS: dict[str, Callable[[Scene], Awaitable[None]]] = {
+    "it is suspended: release it": suspended,
+    "it backs off after a failed attempt: wait": backing_off,
+    "the day's money is spent: raise it": day_is_spent,
+    "the month's budget is spent: raise it": budget_is_spent,
+    "the quota of cores is used: raise it by what is missing": quota_of_cores,
+    "the quota of jobs is used: cancel another": quota_of_jobs,
+    "the quota is used and a burst would open it: open one": quota_that_a_burst_would_open,
+    "the burst is in its cooldown: cancel another": burst_in_cooldown,
+    "the cores of the nodes are in use: ask for less": cores_in_use,
+    "others hold the nodes: add one": room_of_others,
+    "the node is cordoned: uncordon it": cordoned,
+    "no node has its label any more: do without": label_is_gone,
+    "its pool has no node any more: do without": pool_is_empty,
+    "an own job at a limit is before it: go first": behind_an_own_job,
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("situation", SITUATIONS, ids=str)
+async def test_why_names_the_gate_and_following_its_advice_starts_the_job(scene: Scene, situation: str) -> None:
+    await SITUATIONS[situation](scene)
+    assert await scene.placed_since_why()
+
+
+@pytest.mark.anyio
+async def test_every_gate_comes_with_its_numbers_in_the_order_a_job_meets_them(scene: Scene) -> None:
+    await scene.tenant(quota=Quota(resources=Resources(cpu_millis=1000, memory_bytes=GIB), jobs=5))
+    await scene.runs("other-one", **cores(1))
+    await scene.submit("mine", **cores(1))
+    found = await scene.why()
+    names = [gate["name"] for gate in found["gates"]]
+    assert names == ["release", "backoff", "budget", "quota", "burst", "order", "pool", "node"]
+    numbers = {gate["name"]: gate["numbers"] for gate in found["gates"]}
+    assert numbers["quota"]["cpuMillis"] == numbers["quota"]["cpuMillisLimit"] == 1000
+    assert numbers["quota"]["jobsLimit"] == 5
+    assert numbers["pool"] == {"nodes": 1, "nodesInAll": 1}
+    assert numbers["order"]["waitingOfTenant"] == 1
+    assert "spentToday" in numbers["budget"]
+
+
+@pytest.mark.anyio
+async def test_a_job_that_does_not_wait_says_what_it_does(scene: Scene) -> None:
+    await scene.runs("mine")
+    assert (await scene.why())["says"] == "it runs on n1"
+    await scene.api.client.post("/api/v1/jobs/mine/cancel")
+    await scene.api.until("mine")
+    found = await scene.why()
+    assert (found["says"], found["gates"], found["advice"]) == ("it is over: CANCELLED (Cancelled)", [], [])
+
+
+@pytest.mark.anyio
+async def test_another_tenants_job_is_not_there(scene: Scene) -> None:
+    await scene.submit("theirs", tenant="other")
+    for roles in (("member",), ADMIN):
+        answer = await scene.api.client.get("/api/v1/jobs/theirs/why", headers=scene.api.bearer(roles=roles))
+        assert answer.status_code == 404
+
+
+@pytest.mark.anyio
+async def test_a_plan_is_told_and_nothing_is_done(scene: Scene) -> None:
+    before = await scene.api.trace()
+    items = [manifest("true", name="a", **cores(1)), manifest("true", name="b", **cores(4_000))]
+    answer = await scene.api.client.post("/api/v1/plan", json={"items": items})
+    assert answer.status_code == 200, answer.text
+    first, second = answer.json()["items"]
+    assert (first["accepted"], first["start"]["node"], first["startsNow"], first["turn"]) == (True, "n1", True, 1)
+    assert first["price"] > 0
+    assert (second["accepted"], second["refusal"]["code"]) == (False, "fits-nowhere")
+    assert await scene.api.trace() == before
