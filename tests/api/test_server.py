@@ -110,7 +110,7 @@ async def test_a_name_that_is_not_ours_is_refused_on_loopback() -> None:
 async def test_a_follower_that_goes_away_frees_its_seat_and_its_subscription() -> None:
     async with live_home() as live:
         await live.api.submit("true", name="quiet", suspend=True)
-        plane, seats = live.api.home.plane, live.api.app.state.windlass.seats
+        plane, seats = live.api.home.plane, live.api.app.context.seats
         free, followers = seats._free, len(plane.read_model._followers)
         answer = await live.session.get(f"{live.url}/api/v1/jobs/quiet/logs?follow=true")
         await answer.content.readany()

@@ -166,7 +166,7 @@ async def test_events_tell_the_life_of_a_job(api: ApiHome) -> None:
 
 async def test_seats_are_bounded_and_given_back(api: ApiHome) -> None:
     await api.submit("true", name="a", suspend=True)
-    seats = api.app.state.windlass.seats
+    seats = api.app.context.seats
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(seats, "_free", 0)
         answer = await api.client.get("/api/v1/jobs/a/logs?follow=true")

@@ -109,7 +109,7 @@ async def test_a_client_that_goes_away_leaves_no_seat_taken() -> None:
     async with live_home() as live:
         made = await live.api.submit("sleep", "600", name="host", graceSeconds=0)
         await live.api.until(made["metadata"]["uid"], "RUNNING")
-        seats = live.api.app.state.windlass.seats
+        seats = live.api.app.context.seats
         free = seats._free
         socket = await live.session.ws_connect(
             f"{live.url}/api/v1/jobs/host/exec?command=do&command=print+up&command=sleep+600"

@@ -71,7 +71,7 @@ def create_app(
         redirect_slashes=False,
         separate_input_output_schemas=False,
     )
-    app.state.windlass = Context(
+    app.context = Context(
         plane=plane,
         auth=auth,
         fetcher=fetcher,

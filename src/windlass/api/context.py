@@ -1,4 +1,4 @@
-"""What a route works with. Made once in `app`, found through the application's state; no module holds any of it."""
+"""What a route works with. Made once in `app`, found through the application; no module holds any of it."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -57,7 +57,7 @@ class Context:
 
 
 def context_of(connection: HTTPConnection) -> Context:
-    context: Context = connection.app.state.windlass
+    context: Context = connection.scope["app"].context
     return context
 
 

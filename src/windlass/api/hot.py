@@ -24,6 +24,8 @@ class HotApp(FastAPI):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
+        self.context: Any = None
+        """What routes work with; see `context`."""
         self._doors: dict[str, NamedRoute] = {}
         self._front: ASGIApp = self._enter
 
@@ -62,16 +64,17 @@ class _HotRequest(Request):
 
 class _IndexedHeaders(Headers):
     def __init__(self, raw: list[tuple[bytes, bytes]]) -> None:
-        super().__init__(raw=raw)
-        self._index: dict[str, list[str]] = {}
-        for name, value in raw:
-            self._index.setdefault(name.decode("latin-1"), []).append(value.decode("latin-1"))
+        self._list = raw
+        self._only = dict(raw)
+        self._is_each_once = len(self._only) == len(raw)
 
     def getlist(self, key: str) -> list[str]:
-        return self._index.get(key.lower(), [])
+        if not self._is_each_once:
+            return super().getlist(key)
+        value = self._only.get(key.lower().encode("latin-1"))
+        return [] if value is None else [value.decode("latin-1")]
 
     def __getitem__(self, key: str) -> str:
-        return self._index[key.lower()][0]
-
-    def __contains__(self, key: object) -> bool:
-        return isinstance(key, str) and key.lower() in self._index
+        if not self._is_each_once:
+            return super().__getitem__(key)
+        return self._only[key.lower().encode("latin-1")].decode("latin-1")

@@ -30,7 +30,6 @@ log = structlog.get_logger()
 Listener = Callable[[Sequence[Entry], int], None]
 """Called with the entries of a batch and its revision as soon as it is durable, in order."""
 
-_TURNS_MAX = 16
 _MARK_BYTES = 256
 """Room for the number that goes along with every commit."""
 _READ_BACK_TRIES = 20
@@ -99,19 +98,9 @@ class Committer:
             await self._wake.wait()
             self._wake = anyio.Event()
             while len(self._world.journal):
-                await self._gather()
+                # Who decides in the same turn goes along. No longer: answers and new requests are worked on meanwhile.
+                await anyio.lowlevel.checkpoint()
                 await self._commit_one()
-
-    async def _gather(self) -> None:
-        """Take along whoever decides in the same breath: as long as every turn of the loop brings more, wait one more.
-
-        An idle server commits at once; a busy one makes a few large commits instead of many small ones.
-        """
-        for _ in range(_TURNS_MAX):
-            size = len(self._world.journal)
-            await anyio.lowlevel.checkpoint()
-            if len(self._world.journal) == size:
-                return
 
     async def _commit_one(self) -> None:
         entries, writes = self._pack()
