@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from windlass.core.errors import Conflict, Invalid, NotFound
+from windlass.core.errors import Conflict, Denied, Invalid, NotFound
 from windlass.core.model.ids import Millis, PoolId, TenantId
 from windlass.core.model.money import Micros
 from windlass.core.model.resources import Resources
@@ -12,7 +12,7 @@ from windlass.core.world.place import place
 from windlass.core.world.requests import cancel
 from windlass.core.world.submit import submit
 from windlass.core.world.tenants import change_tenant, create_tenant, delete_tenant
-from windlass.core.world.world import World
+from windlass.core.world.world import Policy, World
 from windlass.testing.builders import GIB, a_job_id, a_submission, a_world
 
 NOW = Millis(2_000_000)
@@ -29,6 +29,23 @@ def test_a_new_tenant_has_four_cores_eight_gib_and_ten_jobs_and_is_refused_beyon
     made = create_tenant(a_world(), new_tenant(ACME, tier=Tier.PREMIUM), now=NOW)
     assert made.quota.resources == Resources(cpu_millis=4000, memory_bytes=8 * GIB)
     assert (made.quota.jobs, made.policy, made.weight, made.created_at) == (10, QuotaPolicy.REJECT, 3000, NOW)
+
+
+def test_where_only_one_tenant_may_run_things_another_is_told_so_and_leaves_nothing() -> None:
+    world = a_world(tenants=(TenantId("local"), ACME), policy=Policy(only_tenant=TenantId("local")))
+    before = world.number
+    with pytest.raises(Denied) as refused:
+        submit(world, ACME, a_submission(), job=a_job_id(), now=NOW)
+    assert (refused.value.code, world.number) == ("single-tenant", before)
+    submit(world, TenantId("local"), a_submission(), job=a_job_id(), now=NOW)
+
+
+def test_the_name_of_a_deleted_tenant_is_not_given_again() -> None:
+    world = with_acme()
+    delete_tenant(world, ACME, now=NOW)
+    with pytest.raises(Conflict) as refused:
+        create_tenant(world, new_tenant(ACME), now=NOW)
+    assert refused.value.code == "tenant-gone"
 
 
 def test_a_name_is_given_once() -> None:

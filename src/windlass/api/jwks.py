@@ -24,6 +24,8 @@ FLOOR_SECONDS: Final = 30.0
 """Between two tries to fetch, whatever asks for it."""
 FRESH_SECONDS: Final = 600.0
 _PATIENCE_SECONDS: Final = 10.0
+_PATIENCE_WITH_KEYS_SECONDS: Final = 5.0
+"""Who has keys that still count need not keep its callers waiting for better ones."""
 _BYTES_MAX: Final = 256 * 1024
 _KEYS_MAX: Final = 64
 _RSA_BITS: Final = range(2048, 8193)
@@ -96,7 +98,7 @@ class IssuerKeys:
             if self._tried_at != before or self._monotonic() - self._tried_at < FLOOR_SECONDS:
                 return
             try:
-                with anyio.fail_after(_PATIENCE_SECONDS):
+                with anyio.fail_after(_PATIENCE_WITH_KEYS_SECONDS if self._keys else _PATIENCE_SECONDS):
                     self._keys = await self._fetch()
                 self._fetched_at = self._monotonic()
             except (WindlassError, TimeoutError) as error:

@@ -108,7 +108,7 @@ def _describe(app: FastAPI, bodies: tuple[type[BaseModel], ...]) -> dict[str, An
             "type": "http",
             "scheme": "bearer",
             "bearerFormat": "JWT",
-            "description": "Ed25519, audience windlass.",
+            "description": "Ours (Ed25519, audience windlass), or of an OIDC issuer that the settings name.",
         }
     }
     paths = document["paths"]
