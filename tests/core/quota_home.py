@@ -248,10 +248,23 @@ class QuotaHome:
         self.placed += 1
         tenant, usage = self.world.tables.tenants[run.tenant], self.world.tables.usage[run.tenant]
         assert _within(usage.resources, usage.runs, self._most(tenant) if run.burst else tenant.quota)
+        if not run.burst:
+            self._check_reserve(run)
         if tenant.quota.workers is not None:
             assert len(usage.nodes) <= tenant.quota.workers or usage.nodes[run.node] > 1
         if tenant.quota.cost_per_day is not None:
             assert usage.spent_on(day_of(self.now), self.now) < tenant.quota.cost_per_day
+
+    def _check_reserve(self, run: Run) -> None:
+        """An ordinary start leaves free what is kept for bursts, unless it could start nowhere else."""
+        runs = [one for one in self.world.tables.runs.values() if not one.is_over]
+        for kind in ("cpu_millis", "memory_bytes", "gpus"):
+            capacity = sum(getattr(node.capacity, kind) for node in self.world.tables.nodes.values())
+            kept = capacity // 5
+            beyond = sum(getattr(one.needs, kind) for one in runs if one.burst)
+            held = sum(getattr(one.needs, kind) for one in runs)
+            need = getattr(run.needs, kind)
+            assert not need or held <= capacity - max(0, kept - beyond) or need > capacity - kept, kind
 
     def _most(self, tenant: Tenant) -> Quota:
         session = session_of(self.world, tenant.id, self.now)

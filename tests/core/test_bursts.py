@@ -15,6 +15,7 @@ from windlass.core.world.expiry import expire
 from windlass.core.world.facts import observe
 from windlass.core.world.place import place
 from windlass.core.world.records import KEPT, Record, RunOver, Table, decode, encode
+from windlass.core.world.requests import cancel
 from windlass.core.world.submit import submit
 from windlass.core.world.world import World
 from windlass.testing.builders import GIB, a_job_id, a_node, a_submission, a_world
@@ -211,6 +212,56 @@ def test_a_session_of_the_time_to_come_is_not_left_by_a_trial() -> None:
         assert len(place(world, now=NOON)) == 3
     assert bursts_of(world, ACME, NOON) == []
     assert len(start(world, NOON)) == 3
+
+
+OTHER = TenantId("other")
+
+
+def crowded(policy: QuotaPolicy) -> tuple[World, list[Run]]:
+    """Ten cores, and somebody with no quota who wants all of them."""
+    world = a_world(a_node(cpu=10_000, memory=64 * GIB), tenants=(OTHER,))
+    world.set_tenant(Tenant(id=ACME, policy=policy, quota=Quota(jobs=2)), now=NOON)
+    for _ in range(12):
+        submit(world, OTHER, a_submission(cpu=1000), job=a_job_id(), now=NOON)
+    return world, start(world, NOON)
+
+
+def test_a_fifth_of_the_capacity_is_kept_for_bursts_and_used_by_them() -> None:
+    world, others = crowded(QuotaPolicy.BURST)
+    assert len(others) == 8
+    assert world.tables.queue.held(OTHER) == (("kept free for bursts", 0),)
+    for _ in range(3):
+        ask(world)
+    assert start(world, NOON) == [], "within its quota it is one of the others"
+    for job in [one for one in world.tables.jobs.values() if one.tenant == OTHER and one.is_waiting]:
+        cancel(world, OTHER, job.id, now=NOON)
+    end(world, others[0], NOON, 0)
+    end(world, others[1], NOON, 0)
+    assert [(run.tenant, bool(run.burst)) for run in start(world, NOON)] == [(ACME, False), (ACME, False), (ACME, True)]
+
+
+def test_nothing_is_kept_where_nobody_bursts_by_policy() -> None:
+    _, others = crowded(QuotaPolicy.QUEUE)
+    assert len(others) == 10
+
+
+def test_whoever_stays_out_of_the_reserve_first_gets_in_first() -> None:
+    world, others = crowded(QuotaPolicy.BURST)
+    third = TenantId("third")
+    world.set_tenant(Tenant(id=third), now=NOON)
+    big = submit(world, third, a_submission(cpu=3000), job=a_job_id(), now=NOON)[0]
+    for run in others[:2]:
+        end(world, run, NOON, 0)
+        assert start(world, NOON) == [], "the big one is next: nobody passes it"
+    end(world, others[2], NOON, 0)
+    assert [run.job for run in start(world, NOON)] == [big.id]
+
+
+def test_a_job_too_large_to_fit_beside_the_reserve_may_use_it() -> None:
+    world = a_world(a_node(cpu=10_000, memory=64 * GIB), tenants=(OTHER,))
+    world.set_tenant(Tenant(id=ACME, policy=QuotaPolicy.BURST), now=NOON)
+    submit(world, OTHER, a_submission(cpu=9000), job=a_job_id(), now=NOON)
+    assert len(start(world, NOON)) == 1
 
 
 def test_the_price_of_a_segment_does_not_depend_on_where_the_run_is_cut() -> None:

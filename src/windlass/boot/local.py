@@ -95,7 +95,10 @@ async def open_local(
             guard=journal,
             failpoints=failpoints,
             offload=one_thread(),
-            policy=Policy(only_tenant=LOCAL_TENANT if machine.kind == "process" else None),
+            policy=Policy(
+                only_tenant=LOCAL_TENANT if machine.kind == "process" else None,
+                burst_reserve=settings.burst_reserve_percent * 10,
+            ),
             retention=Retention(
                 history_ms=Millis(settings.retention_days * _DAY_MS), audit_ms=Millis(settings.audit_days * _DAY_MS)
             ),

@@ -37,6 +37,8 @@ class Settings(BaseModel):
     """How long finished jobs, their events and logs are kept."""
     default_timeout_seconds: int | None = Field(default=None, ge=1)
     """Given to jobs that name no timeout; none leaves them unbounded."""
+    burst_reserve_percent: int = Field(default=20, ge=0, le=90)
+    """Of all capacity: left free by ordinary runs for those in a burst, while any tenant has the policy `burst`."""
     fetch_networks: tuple[str, ...] = ()
     """Private networks (CIDR, comma-separated in the environment) that copy-file and webhooks may reach."""
     preset_image: str = ""

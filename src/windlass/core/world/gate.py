@@ -30,9 +30,12 @@ class Hold(Struct, frozen=True):
     reasons: tuple[tuple[str, int], ...]
     until: Millis | None = None
     """When time alone may change it."""
+    is_for_room: bool = False
+    """Room that anybody frees may be what it waits for."""
 
 
 WORKERS_USED: Final = (("quota-workers: no room on the nodes its runs are on, and it may be on no more", 0),)
+RESERVED: Final = Hold((("kept free for bursts", 0),), is_for_room=True)
 WITHIN = Start()
 BEYOND = Start(is_over=True)
 
@@ -46,7 +49,7 @@ def may_start(world: World, job: Job, now: Millis) -> Start | Hold:
     if spent is not None:
         return Hold(((sentence(spent[0]), 0),), spent[1])
     if fits(quota, job.shape.needs, held=usage.resources, jobs=usage.runs):
-        return WITHIN
+        return RESERVED if world.tables.reserve.refuses(job.shape.needs) else WITHIN
     return _beyond(world, tenant, usage, job, now)
 
 

@@ -38,7 +38,7 @@ def place(world: World, *, now: Millis, limit: int = 256) -> list[Run]:
         lane, job = head
         start = may_start(world, job, now)
         if isinstance(start, Hold):
-            tables.hold(job.tenant, start.reasons, start.until)
+            (tables.hold_for_room if start.is_for_room else tables.hold)(job.tenant, start.reasons, start.until)
             continue
         nodes = nodes_allowed(world, job.tenant)
         match find_spot(world, lane, job, now):
@@ -62,7 +62,7 @@ def _assign_among(
     spot = find_spot(world, lane, job, now, among=nodes)
     if isinstance(spot, Spot):
         return _assign(world, lane, job, spot, start, now)
-    world.tables.hold_for_room(job.tenant, WORKERS_USED)
+    world.tables.hold_for_room(job.tenant, WORKERS_USED, None)
     return None
 
 

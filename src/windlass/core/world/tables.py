@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from windlass.core.admission.budget import cost_reached_at, next_threshold_at
+from windlass.core.admission.reserve import Reserve
 from windlass.core.admission.usage import Usage
 from windlass.core.fairness.deadlines import Urgency, lead_of, next_change, urgency
 from windlass.core.fairness.lanes import Reasons
@@ -43,8 +44,8 @@ MONEY_KEPT_MS: Final = Millis(62 * DAY_MS)
 
 
 class Tables:
-    def __init__(self, *, boost_cap: int = 0, boost_window_ms: Millis = _NO_TIME) -> None:
-        """`boost_cap`: what deadlines may borrow, in thousandths of a window of service."""
+    def __init__(self, *, boost_cap: int = 0, boost_window_ms: Millis = _NO_TIME, burst_reserve: int = 0) -> None:
+        """`boost_cap`: what deadlines may borrow, in thousandths of a window of service; `burst_reserve` of the capacity."""
         self._boost_cap = boost_cap
         self._boost_window_ms = boost_window_ms
         self.now = Millis(0)
@@ -85,6 +86,7 @@ class Tables:
         self.typical = Typical()
         """Measured, not derived: it begins empty, and an undo leaves it alone."""
         self.usage: defaultdict[TenantId, Usage] = defaultdict(Usage)
+        self.reserve = Reserve(burst_reserve)
         self.runs_of: defaultdict[JobId, set[RunId]] = defaultdict(set)
         self.runs_on: defaultdict[NodeId, set[RunId]] = defaultdict(set)
         self.volume_named: dict[tuple[TenantId, str], VolumeId] = {}
@@ -140,21 +142,27 @@ class Tables:
             self.held_until[tenant] = until
             self.timers.add(until, Due.HOLD, tenant)
 
-    def hold_for_room(self, tenant: TenantId, reasons: Reasons) -> None:
+    def hold_for_room(self, tenant: TenantId, reasons: Reasons, until: Millis | None) -> None:
         """As `hold`; room that anybody frees may be what it waits for."""
-        self.hold(tenant, reasons, None)
+        self.hold(tenant, reasons, until)
         self._short_of_room.add(tenant)
 
     def let_go_for_room(self) -> None:
         for tenant in sorted(self._short_of_room):
             self.queue.let_go(tenant)
         self._short_of_room.clear()
+        self.reserve.is_shut = False
 
     def _replace_tenant(self, key: TenantId, new: Tenant | None) -> Tenant | None:
         old = _swap(self.tenants, key, new)
         self.weights += (new.weight if new is not None else 0) - (old.weight if old is not None else 0)
         self.standings.weigh(key)
         self._set_lead()
+        if old is not None:
+            self.reserve.note_tenant(old, -1)
+        if new is not None:
+            self.reserve.note_tenant(new, 1)
+        self.let_go_for_room()
         self.queue.let_go(key)
         self.watch_budget(key)
         return old
@@ -292,6 +300,9 @@ class Tables:
             self._forget_run(old)
         if new is not None:
             self._note_run(new)
+        if old is not None and not old.is_over and (new is None or new.is_over):
+            self.queue.let_go(old.tenant)
+            self.grown.add(old.node)
         return old
 
     def _forget_run(self, run: Run) -> None:
@@ -300,9 +311,8 @@ class Tables:
         if run.is_over:
             return
         self.usage[run.tenant].note_run(run, -1)
-        self.queue.let_go(run.tenant)
+        self.reserve.note_run(run, -1)
         self.places.release(run)
-        self.grown.add(run.node)
 
     def _note_run(self, run: Run) -> None:
         self.runs_of[run.job].add(run.id)
@@ -312,6 +322,7 @@ class Tables:
         if run.is_over:
             return
         self.usage[run.tenant].note_run(run, 1)
+        self.reserve.note_run(run, 1)
         if run.started_at is not None:
             self.watch_budget(run.tenant)
             job = self.jobs.get(run.job)
@@ -322,6 +333,10 @@ class Tables:
     def _replace_node(self, key: NodeId, new: Node | None) -> Node | None:
         old = _swap(self.nodes, key, new)
         self.has_other_nodes = True
+        if old is not None:
+            self.reserve.note_node(old, -1)
+        if new is not None:
+            self.reserve.note_node(new, 1)
         if new is None:
             self.places.remove(key)
         else:

@@ -39,6 +39,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     """That window: what all nodes can do in so long."""
     is_backfilling: bool = True
     """Short jobs may use what is kept free for a big one, if they are over before it starts."""
+    burst_reserve: int = 200
+    """Thousandths of all capacity that ordinary runs leave free, while any tenant may burst by policy."""
     retry_backoff_ms: Millis = Millis(1_000)
     """Before the first retry; doubles with each."""
     retry_backoff_max_ms: Millis = Millis(60_000)
@@ -57,6 +59,7 @@ class World:
         self.tables = Tables(
             boost_cap=self.policy.boost_cap if self.policy.queueing is Queueing.FAIR else 0,
             boost_window_ms=self.policy.boost_window_ms,
+            burst_reserve=self.policy.burst_reserve,
         )
         self.journal = Journal()
         self.number = 0
@@ -107,6 +110,7 @@ class World:
             self.tables.timers.end_trial()
             self._send_back(woken)
             self.tables.forget_promise()  # found out about a World that is no more
+            self.tables.let_go_for_room()
             while self.tables.tried:
                 self.tables.queue.let_go(self.tables.tried.pop())  # held for what was only tried, or at a time to come
 

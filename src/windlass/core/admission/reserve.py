@@ -1,0 +1,61 @@
+"""What is kept for bursts: a part of what all nodes have stays free of ordinary runs, while any tenant may burst by policy.
+
+Asked before a start within the quota. In order: once somebody had to stay out, nobody who comes later gets in before them,
+until room grows; else small jobs would keep a big one out for ever. Derived from records, as `usage` is.
+"""
+
+from windlass.core.model.node import Node
+from windlass.core.model.resources import NOTHING, Resources
+from windlass.core.model.run import Run
+from windlass.core.model.tenant import SHARE, QuotaPolicy, Tenant
+
+
+class Reserve:
+    __slots__ = ("_beyond", "_bursting", "_capacity", "_held", "_share", "is_shut")
+
+    def __init__(self, share: int) -> None:
+        """In thousandths of the capacity."""
+        self._share = share
+        self._capacity: Resources = NOTHING
+        """Of the nodes that take runs."""
+        self._held: Resources = NOTHING
+        self._beyond: Resources = NOTHING
+        """Part of what is held: by runs beyond their tenant's quota. They are whom the rest is kept for."""
+        self._bursting = 0
+        """Tenants that may burst by policy; without any, nothing is kept."""
+        self.is_shut = False
+        """Somebody stays out, and so does whoever comes after."""
+
+    def refuses(self, needs: Resources) -> bool:
+        """A start within the quota. What would never fit beside the reserve may use it: else it could not run at all."""
+        if not self._bursting or not self._share:
+            return False
+        if not self.is_shut and self._leaves_enough(needs):
+            return False
+        self.is_shut = True
+        return True
+
+    def note_node(self, node: Node, sign: int) -> None:
+        if node.takes_runs:
+            self._capacity = self._capacity + node.capacity if sign > 0 else self._capacity - node.capacity
+
+    def note_run(self, run: Run, sign: int) -> None:
+        self._held = self._held + run.needs if sign > 0 else self._held - run.needs
+        if run.burst:
+            self._beyond = self._beyond + run.needs if sign > 0 else self._beyond - run.needs
+
+    def note_tenant(self, tenant: Tenant, sign: int) -> None:
+        self._bursting += sign * (tenant.policy is QuotaPolicy.BURST and tenant.burst.sessions_per_day > 0)
+
+    def _leaves_enough(self, needs: Resources) -> bool:
+        capacity, held, beyond = self._capacity, self._held, self._beyond
+        return (
+            self._fits(needs.cpu_millis, capacity.cpu_millis, held.cpu_millis, beyond.cpu_millis)
+            and self._fits(needs.memory_bytes, capacity.memory_bytes, held.memory_bytes, beyond.memory_bytes)
+            and self._fits(needs.gpus, capacity.gpus, held.gpus, beyond.gpus)
+        )
+
+    def _fits(self, need: int, capacity: int, held: int, beyond: int) -> bool:
+        kept = capacity * self._share // SHARE
+        left = max(0, kept - beyond)
+        return not need or held + need <= capacity - left or need > capacity - kept
