@@ -3,6 +3,7 @@
 import importlib.util
 import re
 from collections.abc import Iterator
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -158,11 +159,15 @@ def _codes(source: str) -> set[str]:
     return {code for pair in named for code in pair if code} | set(mapped) | _constants(source)
 
 
+@cache
+def _named_codes() -> frozenset[str]:
+    pattern = re.compile(r"\bcode(?:=| == | != )(?:\w+\.)?([A-Z_]+)\b")
+    return frozenset(name for path in SOURCES for name in pattern.findall(path.read_text()))
+
+
 def _constants(source: str) -> set[str]:
     """Of the names that some module gives or compares as a code, those that this one defines."""
-    given = {
-        name for path in SOURCES for name in re.findall(r"\bcode(?:=| == | != )(?:\w+\.)?([A-Z_]+)\b", path.read_text())
-    }
+    given = _named_codes()
     defined = re.findall(r'^([A-Z_]+)(?:: Final)? = "([a-z0-9-]+)"', source, re.MULTILINE)
     return {value for name, value in defined if name in given}
 
