@@ -48,12 +48,27 @@ def build_inference_image(engine: EngineApi) -> str:
     return tag
 
 
+def inference_archive(engine: Callable[[], EngineApi]) -> tuple[str, Path]:
+    """The tag and the archive of the image, for whoever loads it elsewhere; an engine is asked for only to build it."""
+    recipe = _digest_of(_recipe_files())
+    tag = f"{REPOSITORY}:{recipe}"
+    with _cached("image", recipe, lambda directory: _build(engine(), tag, directory / "image.tar")) as directory:
+        return tag, directory / "image.tar"
+
+
 def python_packages() -> Path:
     """A directory with the wheels of requirements.txt installed for the interpreter that runs the tests."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     recipe = f"{version}-{_digest_of([EXAMPLE / 'requirements.txt'])}"
     with _cached("packages", recipe, lambda directory: _pip("install", "--target", str(directory))) as directory:
         return directory
+
+
+def python_base() -> Path:
+    """The archive of a root filesystem with Debian's Python and nothing of ours."""
+    recipe = _digest_of([EXAMPLE / "requirements.txt", Path(__file__)])
+    with _cached("base", recipe, lambda directory: _make_base(directory / "base.tar")) as directory:
+        return directory / "base.tar"
 
 
 def _build(engine: EngineApi, tag: str, archive: Path) -> None:

@@ -25,6 +25,7 @@ from tests.kube.parts import (
     KubeEtcd,
     Kubelet,
     Place,
+    Proxy,
     Scheduler,
 )
 from tests.kube.pki import Authority, signing_key
@@ -54,6 +55,7 @@ class KubeCluster(Place):
         self.pki = self.directory / "pki"
         self.pki.mkdir()
         self._light = light
+        self._serves = False
         self._slot: Slot | None = None
         self._context: ssl.SSLContext | None = None
         self._parts = ExitStack()
@@ -128,6 +130,12 @@ class KubeCluster(Place):
         """A `docker save` archive, for pods."""
         self.containerd.ctr("images", "import", "-", namespace="k8s.io", stdin=archive, timeout=180)
 
+    def serve(self) -> None:
+        """From now on service addresses work, that of the API server too."""
+        if not self._serves:
+            self._parts.enter_context(Proxy(self))
+            self._serves = True
+
     def _start_node(self) -> None:
         self._parts.enter_context(Scheduler(self))
         self.containerd = self._parts.enter_context(KubeContainerd(self))
@@ -180,6 +188,7 @@ class KubeCluster(Place):
         ca.kubeconfig("admin", self.server, "admin", groups=["system:masters"])
         ca.kubeconfig("controllers", self.server, "system:kube-controller-manager")
         ca.kubeconfig("scheduler", self.server, "system:kube-scheduler")
+        ca.kubeconfig("proxy", self.server, "system:kube-proxy")
         ca.kubeconfig("kubelet", self.server, "system:node:node1", groups=["system:nodes"])
 
     def _traces(self) -> Traces:

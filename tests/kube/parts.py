@@ -139,6 +139,30 @@ class Scheduler(Part):
         return _answers(http.client.HTTPSConnection(self.place.address, 10259, timeout=5, context=context), "/healthz")
 
 
+class Proxy(Part):
+    """Makes service addresses reach their pods; only what runs in the cluster and asks the API server needs it."""
+
+    name = "proxy"
+
+    def command(self) -> list[str]:
+        return self.inside(
+            "kube-proxy",
+            f"--kubeconfig={self.place.pki / 'proxy.conf'}",
+            f"--hostname-override={NODE}",
+            "--proxy-mode=iptables",
+            f"--cluster-cidr={PODS}",
+            f"--healthz-bind-address={self.place.address}:10256",
+            f"--metrics-bind-address={self.place.address}:10249",
+            # What it would set for the whole machine; a network namespace has no say in it.
+            "--conntrack-max-per-core=0",
+            "--conntrack-tcp-timeout-established=0s",
+            "--conntrack-tcp-timeout-close-wait=0s",
+        )
+
+    def is_ready(self) -> bool:
+        return _answers(http.client.HTTPConnection(self.place.address, 10256, timeout=5), "/healthz")
+
+
 class KubeContainerd(Containerd):
     """In the cluster's mount namespace, with a bridge for pods in its network namespace."""
 

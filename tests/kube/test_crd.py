@@ -1,5 +1,6 @@
 """The CRD on a real API server: the same manifest goes in, and what is wrong is refused with its field named."""
 
+import json
 from typing import Any
 
 import pytest
@@ -54,6 +55,14 @@ def test_what_a_job_is_cannot_be_changed_under_way(lab: Lab) -> None:
     lab.apply("fixed", suspend=True)
     said = lab.apply("fixed", suspend=True, image="another/image:2", check=False)
     assert "image is fixed once the job is made" in said
+
+
+def test_kubectl_itself_names_the_field(lab: Lab) -> None:
+    spec = {"image": "x", "retries": -1, "privileged": True}
+    metadata = {"name": "bad"}
+    job = {"apiVersion": "windlass.dev/v1", "kind": "EphemeralAccelerationJob", "metadata": metadata, "spec": spec}
+    said = lab.kubectl("apply", "-f", "-", stdin=json.dumps(job), check=False)
+    assert 'unknown field "spec.privileged"' in said or "spec.retries" in said
 
 
 def test_the_list_shows_phase_and_reason(lab: Lab) -> None:

@@ -120,6 +120,7 @@ def test_a_pod_of_somebody_else_with_the_name_is_left_alone(lab: Lab, operator: 
     assert lab.get("pod", "twin-1") is not None
 
 
+@pytest.mark.soak
 def test_a_silent_node_is_said_and_its_run_neither_ended_nor_doubled(
     lab: Lab, operator: Operator, cluster: KubeCluster
 ) -> None:

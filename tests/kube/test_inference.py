@@ -2,29 +2,25 @@
 
 import json
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
 from examples.inference import make_network
 
 from tests.inference.expected import assert_answers, through_jpeg
-from tests.inference.image import build_inference_image, python_packages
+from tests.inference.image import inference_archive, python_packages
 from tests.inference.pictures import write_jpeg
 from tests.inference.workbench import GREEN, RED
 from tests.kube.cluster import KubeCluster
 from tests.kube.lab import Egpu, Lab
 from tests.kube.operator import Operator
-from tests.parts.dockerd import DockerEngine
-
-pytestmark = pytest.mark.docker
 
 
 @pytest.fixture
-def image(cluster: KubeCluster, docker_engine: DockerEngine) -> str:
+def image(cluster: KubeCluster, request: pytest.FixtureRequest) -> str:
     if not isinstance(cluster, KubeCluster):
         pytest.skip("there is no registry to bring the image to somebody else's cluster")
-    tag = build_inference_image(docker_engine)
-    cluster.import_image(docker_engine.call("GET", f"/images/{quote(tag, safe='')}/get", timeout=240))
+    tag, archive = inference_archive(lambda: request.getfixturevalue("docker_engine"))
+    cluster.import_image(archive.read_bytes())
     return tag
 
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 import kopf
 from lightkube.config.kubeconfig import SingleConfig
 
+from windlass.core.errors import Invalid
 from windlass.operator.memory import Key, Memory, key_of
 from windlass.operator.queue import WorkQueue
 from windlass.wire.kube.names import GROUP, JOB_LABEL, PLURAL, VERSION, Document
@@ -63,9 +64,11 @@ def register(registry: kopf.OperatorRegistry, memory: Memory, queue: WorkQueue[K
 def connection(config: SingleConfig) -> kopf.ConnectionInfo:
     """kopf has its own HTTP client; it logs in with what we were given, not with what it would find by itself."""
     user, cluster = config.user, config.cluster
-    assert user is not None
-    token_file = getattr(user, "token_file", None)
-    token = user.token or (Path(token_file).read_text().strip() if token_file else None)
+    if user is None or user.exec is not None:
+        words = "the operator logs in by a certificate or a token; this kubeconfig has neither"
+        raise Invalid(words, code="kube-config", hint="in a cluster its service account has one")
+    # The file first: a pod's token is renewed there, and kopf asks again when the old one is refused.
+    token = Path(user.token_file).read_text().strip() if user.token_file else user.token
     return kopf.ConnectionInfo(
         server=str(cluster.server),
         ca_path=_file(config, cluster.certificate_auth),

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, Literal, NoReturn, cast
 
 from lightkube.config.kubeconfig import SingleConfig
 
-from windlass.client.client import Client
+from windlass.client.client import Applied, Client
 from windlass.client.connection import Connection
 from windlass.client.documents import (
     Cleanup,
@@ -30,6 +30,7 @@ from windlass.client.kube.api import CLAIMS, EVENTS, JOBS
 from windlass.client.kube.door import KubeDoor
 from windlass.client.kube.lines import KubeLog
 from windlass.client.kube.side import SidePods
+from windlass.client.transport import Transport
 from windlass.core.errors import Conflict, Invalid, NotFound
 from windlass.core.model.job import JobSpec
 from windlass.wire.job import read_manifest
@@ -53,7 +54,7 @@ class KubeClient(Client):
     """As `Client`, for the verbs that make sense on a cluster; the others say that they do not."""
 
     def __init__(self, config: SingleConfig, *, namespace: str | None = None, side_image: str = "") -> None:
-        super().__init__(Connection(url=str(config.cluster.server)))
+        super().__init__(Connection(url=str(config.cluster.server)), transport=cast(Transport, _NoServer()))
         self._config = config
         self.namespace = namespace or config.namespace or "default"
         self._side_image = side_image
@@ -77,6 +78,19 @@ class KubeClient(Client):
         made = self._door.create(JOBS, manifest, self.namespace)
         self._make_volume(made)
         return self._shown(made)
+
+    def apply(self, manifest: Document) -> tuple[Manifest, Applied]:
+        try:
+            return self.create(manifest), "created"
+        except Conflict as exc:
+            if exc.code != "kube-exists":
+                raise
+        found = self.job(str(manifest["metadata"]["name"]))
+        asked = manifest.get("spec", {})
+        if any(found["spec"].get(name) != value for name, value in asked.items() if not isinstance(value, dict)):
+            words = f"job {found['metadata'].get('name')} is there already, with another spec"
+            raise Conflict(words, code="spec-immutable", hint="delete it first, or choose another name")
+        return found, "unchanged"
 
     def job(self, ref: str) -> Manifest:
         return self._shown(self._found(ref))
@@ -266,6 +280,15 @@ class KubeClient(Client):
         status["state"] = _ENDS.get(reason, "FAILED") if phase == "Failed" else _STATES[phase]
         self._names[job["metadata"]["uid"]] = job["metadata"]["name"]
         return cast(Manifest, {**job, "status": status})
+
+
+class _NoServer:
+    """In the place of the way to a server: a verb that only a server has says so."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise Invalid(
+            "there is no Windlass server on this home, only a cluster", code="home", hint="leave out --context and -n"
+        )
 
 
 class _Whole:
