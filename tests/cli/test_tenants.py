@@ -109,6 +109,15 @@ def test_a_token_is_written_for_its_owner_only_and_works_until_it_is_revoked_ove
     )
 
 
+def test_an_admin_who_revoked_their_own_token_gets_another_with_the_next_start(server: RealServer, said: Said) -> None:
+    mine = json.loads(said("whoami", "-o", "json"))["token"]
+    said("tenants", "revoke", "local", mine)
+    assert "revoked" in said("whoami", code=4)
+    server.kill()
+    server.start()
+    assert json.loads(said("whoami", "-o", "json"))["token"] != mine
+
+
 def test_a_second_tenant_is_told_why_it_cannot_run_plain_processes(said: Said) -> None:
     token = said("tenants", "token", "acme").strip()
     words = said("--token", token, "run", "-d", "--", "true", code=4)

@@ -8,9 +8,11 @@ from typing import Any
 import anyio
 from msgspec import json
 
+from windlass.control.acting import acting
 from windlass.control.intake import Accepted
 from windlass.control.plane import ControlPlane
 from windlass.core.errors import Conflict, Unavailable, WindlassError
+from windlass.core.model.audit import Act, Author
 from windlass.core.model.ids import JobId, Millis, TenantId
 from windlass.core.model.job import Input, Job, JobSpec
 from windlass.core.model.resources import Resources
@@ -127,7 +129,7 @@ class Client:
         for _ in range(tries):
             began = self._cluster.clock.now()
             try:
-                answer = await self._cluster.network.request(work)
+                answer = await self._cluster.network.request(self._signed(op, work))
             except Conflict as refusal:
                 self._note(op, began, "fail", about, error=refusal.code)
                 if refusal.code != "idempotency-gone":
@@ -142,6 +144,21 @@ class Client:
                 return answer if answer is not None else True
             await anyio.sleep(self._chance.uniform(0.1, 4))
         return None
+
+    def _signed(
+        self, op: str, work: Callable[[ControlPlane], Awaitable[Any]]
+    ) -> Callable[[ControlPlane], Awaitable[Any]]:
+        """As a door does it, wherever and whenever the request arrives: who is asking is known to the task that serves it."""
+        act = Act(Author(self._name, self._tenant, self._name), "", f"{self._name}-{op}", op)
+
+        async def signed(plane: ControlPlane) -> Any:
+            before = acting.set(act)
+            try:
+                return await work(plane)
+            finally:
+                acting.reset(before)
+
+        return signed
 
     def _note(self, op: str, began: Millis, outcome: str, about: dict[str, Any], **more: Any) -> None:
         self._cluster.history.note(

@@ -10,6 +10,7 @@ from windlass.core.model.job import Job, JobState
 from windlass.core.model.resources import Resources
 from windlass.core.model.run import Run, RunState, Token
 from windlass.core.model.shape import Shape
+from windlass.testing.audit_checkers import check_audit
 from windlass.testing.builders import a_node
 from windlass.testing.checkers import check_history
 from windlass.testing.money_checkers import check_money
@@ -175,6 +176,44 @@ UNPAID = {
     "a total that lacks a run": ("cost_once", Story().store("outbox", ONE, money(segments=[A_PART]))),
     "a total without a run": ("cost_once", Story().store("totals", "acme/0", A_TOTAL)),
 }
+
+
+def deed(number: int = 1, verb: str = "submit", uid: str = JOB) -> Any:
+    return {"type": "deeds", "records": [{"number": number, "act": {"verb": verb}, "uid": uid}]}
+
+
+def recorded(*changes: tuple[str, str, Any]) -> Story:
+    """All of it in one commit."""
+    story = Story()
+    for table, key, value in changes:
+        story.say("store", revision=1, table=table, key=key, value=value)
+    return story
+
+
+A_JOB = {"id": JOB}
+UNRECORDED = {
+    "a job nobody asked for": Story().store("jobs", JOB, A_JOB),
+    "a record of nothing": Story().store("outbox", "audit-1", deed()),
+    "a record that came later": Story().store("jobs", JOB, A_JOB).store("outbox", "audit-1", deed()),
+    "two records of one decision": recorded(
+        ("jobs", JOB, A_JOB), ("outbox", "audit-1", deed()), ("outbox", "audit-2", deed(verb="cancel"))
+    ),
+    "a cancel that nobody asked for": recorded(("jobs", JOB, A_JOB), ("outbox", "audit-1", deed())).store(
+        "jobs", JOB, {**A_JOB, "is_cancelled": True}
+    ),
+}
+
+
+@pytest.mark.parametrize("title", UNRECORDED)
+def test_a_change_without_its_record_and_a_record_without_its_change_are_seen(title: str) -> None:
+    assert check_audit(UNRECORDED[title].lines)
+
+
+def test_a_change_with_its_record_is_left_alone() -> None:
+    story = recorded(("jobs", JOB, A_JOB), ("outbox", "audit-1", deed()))
+    for table, key, value in (("jobs", JOB, {**A_JOB, "is_cancelled": True}), ("outbox", "audit-2", deed(2, "cancel"))):
+        story.say("store", revision=2, table=table, key=key, value=value)
+    assert check_audit(story.lines) == []
 
 
 @pytest.mark.parametrize("title", UNPAID)

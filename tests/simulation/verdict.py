@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from tests.simulation.scenario import Outcome, play
+from windlass.testing.audit_checkers import check_audit
 from windlass.testing.checkers import check_history
 from windlass.testing.money_checkers import check_money
 from windlass.testing.resting import check_rest
@@ -28,6 +29,7 @@ def judge(seed: int) -> Verdict:
         wrong += check_rest(cluster)
         wrong += check_history(lines, healed_at=outcome.healed_at, nodes=cluster.nodes)
         wrong += check_money(lines)
+        wrong += check_audit(lines)
         return Verdict(
             seed=seed,
             wrong=wrong,
