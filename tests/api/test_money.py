@@ -220,13 +220,22 @@ async def test_unknown_pools_and_prices_that_cannot_be_meant_are_400_and_change_
     assert await api.trace() == before
 
 
-async def test_the_report_finds_what_was_asked_for_and_never_used(api: ApiHome) -> None:
+async def test_a_job_for_a_pool_that_is_not_there_is_400_and_told_which_are(api: ApiHome) -> None:
+    before = await api.trace()
+    answer = await api.client.post("/api/v1/jobs", json=manifest("true", pool="nowhere"))
+    assert (answer.status_code, answer.json()["code"]) == (400, "fits-nowhere")
+    expected = {"field": "spec.pool", "message": "no node is in pool nowhere; there are: local"}
+    assert answer.json()["faults"] == [expected]
+    assert await api.trace() == before
+
+
+async def test_a_report_counts_the_runs_it_rests_on_and_claims_nothing_of_those_nobody_measured(api: ApiHome) -> None:
     await dear(api)
     made = await api.submit("sleep 0.05", resources={"cpu": "2", "memory": "1Gi"})
     await api.until(made["metadata"]["uid"])
-    empty = (await api.client.get("/api/v1/cost-optimization/reports")).json()
-    money.SavingsAnswer.model_validate(empty)
-    assert empty["runs"] == 1
+    report = (await api.client.get("/api/v1/cost-optimization/reports")).json()
+    money.SavingsAnswer.model_validate(report)
+    assert (report["runs"], report["measured"], report["items"]) == (1, 0, [])
 
 
 async def test_a_job_larger_than_its_tenants_quota_is_400_with_every_fault(api: ApiHome) -> None:
