@@ -178,6 +178,8 @@ SPECS = st.fixed_dictionaries(
         "workdir": st.sampled_from(["/", "/a/b"]),
         "resources": RESOURCES,
         "timeoutSeconds": st.integers(1, 10**6),
+        "expectedSeconds": st.integers(1, 10**6),
+        "sla": st.sampled_from(["5m", "15m", "1h", "4h", "24h"]),
         "retries": st.integers(0, 100),
         "priority": st.integers(-100, 100),
         "ttlSecondsAfterFinished": st.integers(0, 10**6),

@@ -30,7 +30,7 @@ REF_MAX = 63
 Ref = Annotated[str, Path(min_length=1, max_length=REF_MAX, description="Name, uid, or the first 8 or more of a uid.")]
 State = Literal["PENDING", "SCHEDULED", "STARTING", "RUNNING", "SUCCEEDED", "FAILED", "TIMED_OUT", "CANCELLED"]
 
-_SERVER_SET = frozenset({"spec.timeoutSeconds", "spec.onLostNode"})
+_SERVER_SET = frozenset({"spec.timeoutSeconds", "spec.onLostNode", "spec.sla"})
 """Fields the server fills when the document leaves them out."""
 _MOVING = frozenset({"suspend"})
 """What changes in a job's life and so is no difference between documents."""

@@ -98,6 +98,7 @@ async def open_local(
             policy=Policy(
                 only_tenant=LOCAL_TENANT if machine.kind == "process" else None,
                 burst_reserve=settings.burst_reserve_percent * 10,
+                boost_cap=settings.boost_percent * 10,
             ),
             retention=Retention(
                 history_ms=Millis(settings.retention_days * _DAY_MS), audit_ms=Millis(settings.audit_days * _DAY_MS)

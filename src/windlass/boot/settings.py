@@ -39,6 +39,8 @@ class Settings(BaseModel):
     """Given to jobs that name no timeout; none leaves them unbounded."""
     burst_reserve_percent: int = Field(default=20, ge=0, le=90)
     """Of all capacity: left free by ordinary runs for those in a burst, while any tenant has the policy `burst`."""
+    boost_percent: int = Field(default=10, ge=0, le=100)
+    """How much of an hour's service deadlines may borrow across tenants, all of them together; 0: none."""
     fetch_networks: tuple[str, ...] = ()
     """Private networks (CIDR, comma-separated in the environment) that copy-file and webhooks may reach."""
     preset_image: str = ""

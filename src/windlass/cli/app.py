@@ -33,6 +33,8 @@ VERBS: Mapping[str, Verb] = {
     "events": Verb(at=f"{_HERE}.events:events", section=LOOK, help="What happened, as it was recorded."),
     "audit": Verb(at=f"{_HERE}.audit:audit", section=LOOK, help="Who did what; for admins."),
     "simulate": Verb(at=f"{_HERE}.simulate:simulate", section=LOOK, help="Replay a trace under other rules."),
+    "fairness": Verb(at=f"{_HERE}.queues:fairness", section=LOOK, help="Who deserved what, and who got it."),
+    "queues": Verb(at=f"{_HERE}.queues:queues", section=LOOK, help="Who waits, and for what."),
     "cost": Verb(at=f"{_HERE}.money:cost", section=LOOK, help="What runs cost, by day, pool, job or tenant."),
     "savings": Verb(at=f"{_HERE}.money:savings", section=LOOK, help="Where money could be saved, with evidence."),
     "cp": Verb(at=f"{_HERE}.files:cp", section=FILES, help="Copy files to or from a job."),

@@ -235,6 +235,13 @@ class Client(Governing):
     def log_out(self, registry: str) -> Login:
         return cast(Login, self._transport.call("DELETE", f"{REGISTRIES}/{segment(registry)}").json())
 
+    def queues(self, *, tenant: str | None = None) -> Document:
+        return cast(Document, self._get("/api/v1/queues/status", {"tenant": tenant}))
+
+    def fairness(self, *, window: int | None = None, tenant: str | None = None) -> Document:
+        """`window` in seconds; none: since the server started."""
+        return cast(Document, self._get("/api/v1/fairness", {"window": window, "tenant": tenant}))
+
     def nodes(self) -> list[Node]:
         return cast(list[Node], self._get("/api/v1/nodes")["items"])
 

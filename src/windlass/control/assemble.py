@@ -50,7 +50,7 @@ async def assemble(
     epoch_seen: int = 0,
 ) -> ControlPlane:
     epoch, fence = await take_epoch(store, epoch_seen=epoch_seen)
-    world, revision, marked_at = await rebuild(store, epoch=epoch, policy=policy or Policy())
+    world, revision, marked_at = await rebuild(store, epoch=epoch, policy=policy or Policy(), now=clock.now())
     committer = Committer(world, store, clock, failpoints, fence=fence, revision=revision, marked_at=marked_at)
     brain = Brain(world, committer, clock, failpoints)
     specs = Specs(store)

@@ -30,6 +30,7 @@ T = TypeVar("T")
 _PLACEMENTS_A_ROUND = 256
 _SAFETY_NET_MS = 30_000
 _REFUSED_PAUSE_MS = 1_000
+_BEFORE_ALL = Millis(0)
 
 
 class Brain:
@@ -97,12 +98,13 @@ class Brain:
         await first_of(self._wake.wait, lambda: self.clock.sleep_until(until))
 
 
-async def rebuild(store: Store, *, epoch: int, policy: Policy) -> tuple[World, int, int]:
+async def rebuild(store: Store, *, epoch: int, policy: Policy, now: Millis = _BEFORE_ALL) -> tuple[World, int, int]:
     """The World as the store has it, the revision of its newest decision, and that of its number.
 
     The store's own revision may be higher: taking the lead is a commit too, but not one that a read model ever hears of.
     """
     world = World(epoch=epoch, policy=policy)
+    world.tables.now = now  # whose backoff is over and whose deadline is near is known before the first decision
     for table in KEPT:
         prefix = table_prefix(table)
         snapshot = await store.range(prefix)

@@ -21,8 +21,10 @@ from windlass.control.terminals import Terminals
 from windlass.control.treasury import Treasury
 from windlass.control.webhooks import Webhooks
 from windlass.core.errors import WindlassError
-from windlass.core.model.ids import JobId
+from windlass.core.fairness.deadlines import Urgency
+from windlass.core.model.ids import JobId, Millis, TenantId
 from windlass.core.model.views import NodeView
+from windlass.core.world.queues import FairnessView, QueueView, fairness, queue_status, urgent_counts
 from windlass.ports.blobs import Blobs
 from windlass.ports.clock import Clock
 from windlass.ports.ids import Ids
@@ -79,6 +81,17 @@ class ControlPlane:
         return tuple(
             NodeView(node=slot.node, free=slot.free, runs=slot.runs, runtime=self.runtime_name) for slot in places
         )
+
+    def queues(self, tenant: TenantId | None) -> tuple[QueueView, ...]:
+        """Of one tenant or of all."""
+        return queue_status(self.brain.world, tenant)
+
+    def fairness(self, tenant: TenantId | None, *, window_ms: Millis | None) -> FairnessView:
+        return fairness(self.brain.world, tenant, now=self.clock.now(), window_ms=window_ms)
+
+    def deadlines(self) -> tuple[dict[Urgency, int], int]:
+        """Waiting jobs whose deadline is near or past, and how many deadlines were missed since the start."""
+        return urgent_counts(self.brain.world), self.brain.world.tables.missed
 
     def waiting(self, job: JobId) -> tuple[str, ...]:
         """Why a PENDING job is not placed, most frequent reason first."""

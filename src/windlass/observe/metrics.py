@@ -26,6 +26,11 @@ class ApiMetrics:
         self._streams = Gauge("windlass_api_streams_open", "Followers of logs and events.", registry=registry)
         self._accepted = Counter("windlass_jobs_accepted_total", "Jobs accepted.", registry=registry)
         self._jobs = Gauge("windlass_jobs", "Jobs by state.", ("state",), registry=registry)
+        self._sla = Gauge(
+            "windlass_jobs_sla", "Waiting jobs by how near their deadline is.", ("state",), registry=registry
+        )
+        self._missed = Counter("windlass_sla_missed_total", "Deadlines passed while jobs waited.", registry=registry)
+        self._missed_seen = 0
         self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def request(self, route: str, method: str, status: int, seconds: float) -> None:
@@ -46,6 +51,13 @@ class ApiMetrics:
         self._jobs.clear()
         for state, count in by_state.items():
             self._jobs.labels(state).set(count)
+
+    def deadlines(self, by_state: Mapping[str, int], missed: int) -> None:
+        """`missed`: since the server started."""
+        for state, count in by_state.items():
+            self._sla.labels(state).set(count)
+        self._missed.inc(max(0, missed - self._missed_seen))
+        self._missed_seen = missed
 
     def stream_opened(self) -> None:
         self._streams.inc()

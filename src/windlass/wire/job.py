@@ -37,6 +37,13 @@ ENV_BYTES_MAX: Final = 256 * 1024
 SECONDS_MAX: Final = 366 * 24 * 3600
 LOST_AFTER_MS_MIN: Final = 10_000
 LABELS_MAX: Final = 64
+SLA_CLASSES: Final = {
+    "5m": Millis(300_000),
+    "15m": Millis(900_000),
+    "1h": Millis(3_600_000),
+    "4h": Millis(14_400_000),
+    "24h": Millis(86_400_000),
+}
 SECRET_FILES_MAX: Final = 64
 
 VOLUME_TTL: Final = "pvcTTLSecondsAfterFinished"
@@ -240,6 +247,8 @@ class JobSpecDocument(Strict):
     workdir: ContainerPath | None = None
     resources: ResourcesDocument = shared(ResourcesDocument())
     timeout_seconds: Annotated[int, Field(ge=1, le=SECONDS_MAX)] | None = None
+    expected_seconds: Annotated[int, Field(ge=1, le=SECONDS_MAX)] | None = None
+    sla: Literal["5m", "15m", "1h", "4h", "24h"] | None = None
     retries: Annotated[int, Field(ge=0, le=100)] = 0
     priority: Annotated[int, Field(ge=-100, le=100)] = 0
     ttl_seconds_after_finished: Seconds = 0
@@ -296,6 +305,8 @@ def to_core(document: JobDocument, *, runtime: str, preset_image: str = "") -> S
         priority=spec.priority,
         retries=spec.retries,
         timeout_ms=None if spec.timeout_seconds is None else Millis(spec.timeout_seconds * 1000),
+        expected_ms=None if spec.expected_seconds is None else Millis(spec.expected_seconds * 1000),
+        sla_ms=None if spec.sla is None else SLA_CLASSES[spec.sla],
         cost_max=None if spec.max_cost is None else Micros(spec.max_cost),
         grace_ms=Millis(spec.grace_seconds * 1000),
         run_ttl_ms=Millis(spec.ttl_seconds_after_finished * 1000),

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final
 
+from windlass.core.fairness.deadlines import sla_state
 from windlass.core.model.ids import Millis, run_id
 from windlass.core.model.job import Job, JobKind, JobSpec, JobState
 from windlass.core.model.resources import Resources
@@ -17,12 +18,13 @@ from windlass.core.model.secret import SecretFile, SecretVariable
 from windlass.core.model.submission import Submission
 from windlass.core.model.views import Asked, Event, NodeView, VolumeView
 from windlass.core.model.volume import volume_name
-from windlass.wire.job import API_VERSION, VOLUME_TTL
+from windlass.wire.job import API_VERSION, SLA_CLASSES, VOLUME_TTL
 from windlass.wire.quantities import write_bytes, write_cpu, write_seconds
 
 Wall = Callable[[Millis], float]
 """From service time to seconds since the epoch; a Clock's `wall`."""
 
+_SLA_NAMES: Final[dict[Millis | None, str]] = {span: name for name, span in SLA_CLASSES.items()}
 PHASES: Final = {
     JobState.PENDING: "Pending",
     JobState.SCHEDULED: "Pending",
@@ -36,9 +38,16 @@ PHASES: Final = {
 
 
 def job_manifest(
-    job: Job, spec: JobSpec, runs: Sequence[Run] = (), *, waiting: Sequence[str] = (), wall: Wall
+    job: Job,
+    spec: JobSpec,
+    runs: Sequence[Run] = (),
+    *,
+    waiting: Sequence[str] = (),
+    now: Millis | None = None,
+    wall: Wall,
 ) -> dict[str, Any]:
-    """`runs` oldest first; empty in lists, where status does without them. `waiting` says why it is not placed."""
+    """`runs` oldest first; empty in lists, where status does without them. `waiting` says why it is not placed. `now` is for
+    what depends on the time of looking; when the job last changed, if it is not given."""
     metadata: dict[str, Any] = {
         "name": job.name,
         "uid": job.id,
@@ -51,7 +60,7 @@ def job_manifest(
         "kind": job.kind.value,
         "metadata": metadata,
         "spec": spec_document(asked_for(job, spec)),
-        "status": _status(job, runs, waiting, wall),
+        "status": _status(job, runs, waiting, now if now is not None else job.since, wall),
     }
 
 
@@ -76,6 +85,10 @@ def spec_document(asked: Submission) -> dict[str, Any]:
     _add_given(document, asked)
     if asked.timeout_ms is not None:
         document["timeoutSeconds"] = asked.timeout_ms // 1000
+    if asked.expected_ms is not None:
+        document["expectedSeconds"] = asked.expected_ms // 1000
+    if asked.sla_ms in _SLA_NAMES:  # a tenant's default may be another time
+        document["sla"] = _SLA_NAMES[asked.sla_ms]
     if asked.cost_max is not None:
         document["maxCost"] = asked.cost_max
     if asked.kind is JobKind.EPHEMERAL:
@@ -128,6 +141,7 @@ def asked_for(job: Job, spec: JobSpec) -> Submission:
         count=job.count,
         timeout_ms=job.timeout_ms,
         expected_ms=job.expected_ms,
+        sla_ms=job.sla_ms,
         cost_max=job.cost_max,
         grace_ms=job.grace_ms,
         run_ttl_ms=job.run_ttl_ms,
@@ -219,7 +233,7 @@ def timestamp(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _status(job: Job, runs: Sequence[Run], waiting: Sequence[str], wall: Wall) -> dict[str, Any]:
+def _status(job: Job, runs: Sequence[Run], waiting: Sequence[str], now: Millis, wall: Wall) -> dict[str, Any]:
     status: dict[str, Any] = {
         "phase": PHASES[job.state],
         "state": job.state.value,
@@ -236,6 +250,8 @@ def _status(job: Job, runs: Sequence[Run], waiting: Sequence[str], wall: Wall) -
     }
     if job.attempt:
         status["cost"] = job.cost
+    if job.due_at is not None:
+        status["sla"] = {"dueAt": timestamp(wall(job.due_at)), "state": sla_state(job, now)}
     if job.state is JobState.PENDING:
         status["waiting"] = list(waiting)
     if runs:

@@ -67,6 +67,11 @@ class Condition(Shape):
     last_transition_time: str
 
 
+class SlaShape(Shape):
+    due_at: str
+    state: Literal["on-time", "at-risk", "critical", "missed", "met"] | None
+
+
 class JobStatus(Shape):
     phase: Literal["Pending", "Running", "Succeeded", "Failed"]
     state: Literal["PENDING", "SCHEDULED", "STARTING", "RUNNING", "SUCCEEDED", "FAILED", "TIMED_OUT", "CANCELLED"]
@@ -84,6 +89,7 @@ class JobStatus(Shape):
     waiting: list[str] = Field(default_factory=list)
     progress: str | None = None
     cost: int | None = None
+    sla: SlaShape | None = None
 
 
 class JobManifest(Shape):

@@ -29,6 +29,8 @@ from windlass.client.documents import Document, Manifest
 @click.option("-w", "--workdir", metavar="DIR", help="Where the command starts.")
 @click.option("--project-dir", type=click.Path(path_type=Path), metavar="DIR", help="Upload DIR to /artifacts first.")
 @click.option("--timeout", type=Duration(), metavar="TIME", help="End it after this long, such as 90s or 2h.")
+@click.option("--expected", type=Duration(), metavar="TIME", help="How long it will take, as far as you know.")
+@click.option("--sla", type=click.Choice(["5m", "15m", "1h", "4h", "24h"]), help="Start it within this time.")
 @click.option("--retries", type=click.IntRange(0, 100), metavar="N", help="Further attempts after a failure.")
 @click.option("--priority", type=click.IntRange(-100, 100), metavar="N", help="Order among your own jobs.")
 @click.option("--ttl", type=Duration(), metavar="TIME", help="Keep the ended container this long.")
@@ -108,6 +110,8 @@ def _manifest(
         "secretFiles": dict(given["secret_file"]) or None,
         "workdir": given["workdir"] or (ARTIFACTS if project_dir else None),
         "timeoutSeconds": given["timeout"],
+        "expectedSeconds": given["expected"],
+        "sla": given["sla"],
         "retries": given["retries"],
         "priority": given["priority"],
         "ttlSecondsAfterFinished": given["ttl"],

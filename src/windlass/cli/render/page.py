@@ -84,6 +84,7 @@ def _about(job: Manifest, now: float) -> Iterable[tuple[str, str]]:
     yield "Labels", _pairs(metadata.get("labels") or {})
     yield "Created", _moment(metadata.get("creationTimestamp"), now)
     yield "Started", _moment(status.get("startedAt"), now)
+    yield "Start by", _deadline(status)
     yield "Finished", _moment(status.get("finishedAt"), now)
     yield "Ran", ran(job, now) if status.get("startedAt") else ""
     yield "Node", status.get("node") or ""
@@ -92,6 +93,11 @@ def _about(job: Manifest, now: float) -> Iterable[tuple[str, str]]:
     yield "Reason", status.get("reason") or ""
     yield "Artifacts", status.get("artifactPath") or ""
     yield "Cost", money(status.get("cost")) if status.get("cost") else ""
+
+
+def _deadline(status: Mapping[str, Any]) -> str:
+    sla = status.get("sla") or {}
+    return f"{clock_time(sla['dueAt'])}  ({sla['state'] or 'ended before'})" if sla else ""
 
 
 def _variable(value: Any) -> str:

@@ -32,6 +32,11 @@ STATE_COLOUR: Final[Mapping[str, str]] = {
 }
 OVER: Final = frozenset({"SUCCEEDED", "FAILED", "TIMED_OUT", "CANCELLED"})
 SAID_BY_STATE: Final = frozenset({"Cancelled", "DeadlineExceeded"})
+_NEAR: Final = {
+    "at-risk": "deadline at risk",
+    "critical": "deadline critical",
+    "missed": "deadline missed",
+}
 _QUANTITY: Final = re.compile(r"(\d+)(?:([KMGT])i)?", re.ASCII)
 _LAST_LINES: Final = re.compile(r";? its last lines:\s*$", re.ASCII)
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
@@ -150,7 +155,10 @@ def detail(job: Manifest) -> str:
     if state == "SUSPENDED":
         return "waits to be released"
     if state == "PENDING":
-        return "; ".join(status.get("waiting") or []) or first_line(status.get("message")) or ""
+        sla: Any = status.get("sla") or {}
+        near = _NEAR.get(sla.get("state") or "", "")
+        why = "; ".join(status.get("waiting") or []) or first_line(status.get("message")) or ""
+        return "; ".join(part for part in (near, why) if part)
     if state in {"SCHEDULED", "STARTING"}:
         return status.get("progress") or status.get("reason") or ""
     if state == "RUNNING":

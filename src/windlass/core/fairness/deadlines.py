@@ -4,7 +4,7 @@ From 70 % of the time it is at risk, from 90 % critical; past the end it is miss
 order is the queue's affair: first among its tenant's own, and ahead of the tenant's tag by no more than a lead (`lead_of`).
 """
 
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Final
 
 from windlass.core.fairness.ledger import Virtual, work_of
@@ -71,3 +71,32 @@ def _moment(job: Job, part: int) -> Millis:
     assert job.due_at is not None
     assert job.sla_ms is not None
     return Millis(job.due_at - job.sla_ms * (WHOLE - part) // WHOLE)
+
+
+class SlaState(StrEnum):
+    """As people see it."""
+
+    ON_TIME = "on-time"
+    AT_RISK = "at-risk"
+    CRITICAL = "critical"
+    MISSED = "missed"
+    MET = "met"
+
+
+def sla_state(job: Job, now: Millis) -> SlaState | None:
+    """None for a job without a deadline, and for one that ended in time without a start."""
+    if job.due_at is None:
+        return None
+    if job.started_at is not None:
+        return SlaState.MISSED if job.started_at > job.due_at else SlaState.MET
+    if job.finished_at is not None:
+        return SlaState.MISSED if job.finished_at > job.due_at else None
+    return _SHOWN[urgency(job, now)]
+
+
+_SHOWN: Final = {
+    Urgency.ON_TIME: SlaState.ON_TIME,
+    Urgency.AT_RISK: SlaState.AT_RISK,
+    Urgency.CRITICAL: SlaState.CRITICAL,
+    Urgency.MISSED: SlaState.MISSED,
+}

@@ -75,7 +75,7 @@ class Standings:
         given = work * _SCALE // weights
         self._given += given
         if not side.waits:
-            side.deserved += given * side.weight
+            side.deserved += work * _SCALE * side.weight // weights
             side.seen = self._given
 
     def all(self, now: Millis, *, window_ms: Millis | None = None) -> tuple[Millis, list[Standing]]:

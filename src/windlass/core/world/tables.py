@@ -44,8 +44,11 @@ MONEY_KEPT_MS: Final = Millis(62 * DAY_MS)
 
 
 class Tables:
-    def __init__(self, *, boost_cap: int = 0, boost_window_ms: Millis = _NO_TIME, burst_reserve: int = 0) -> None:
-        """`boost_cap`: what deadlines may borrow, in thousandths of a window of service; `burst_reserve` of the capacity."""
+    def __init__(
+        self, *, boost_cap: int | None = 0, boost_window_ms: Millis = _NO_TIME, burst_reserve: int = 0
+    ) -> None:
+        """`boost_cap`: what deadlines may borrow, in thousandths of a window of service; None: they reorder nothing at all.
+        `burst_reserve`: thousandths of the capacity."""
         self._boost_cap = boost_cap
         self._boost_window_ms = boost_window_ms
         self.now = Millis(0)
@@ -254,7 +257,7 @@ class Tables:
             self.queue.let_go(job.tenant)  # held for what its first job asks: this one may be the first now
         else:
             urgent = urgency(job, self.now)
-            self.queue.add(job, urgent.level)
+            self.queue.add(job, self._level(urgent))
             self._note_urgency(job, urgent)
 
     def dequeue(self, job: Job) -> None:
@@ -270,8 +273,11 @@ class Tables:
         urgent = urgency(job, self.now)
         if urgent is Urgency.MISSED and self.urgent.get(job.id) is not urgent and not self.is_trial:
             self.missed += 1
-        self.queue.boost(job, urgent.level)
+        self.queue.boost(job, self._level(urgent))
         self._note_urgency(job, urgent)
+
+    def _level(self, urgent: Urgency) -> int:
+        return urgent.level if self._boost_cap is not None else 0
 
     def _note_urgency(self, job: Job, urgent: Urgency) -> None:
         if urgent:
@@ -292,7 +298,8 @@ class Tables:
 
     def _set_lead(self) -> None:
         """How far deadlines reach follows from what all nodes can do and how many share it."""
-        self.queue.set_lead(lead_of(self.places.capacity, self._boost_window_ms, self._boost_cap, self.weights))
+        cap = self._boost_cap or 0
+        self.queue.set_lead(lead_of(self.places.capacity, self._boost_window_ms, cap, self.weights))
 
     def _replace_run(self, key: RunId, new: Run | None) -> Run | None:
         old = _swap(self.runs, key, new)

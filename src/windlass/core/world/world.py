@@ -57,7 +57,7 @@ class World:
         self.epoch = epoch
         self.policy = policy or Policy()
         self.tables = Tables(
-            boost_cap=self.policy.boost_cap if self.policy.queueing is Queueing.FAIR else 0,
+            boost_cap=self.policy.boost_cap if self.policy.queueing is Queueing.FAIR else None,
             boost_window_ms=self.policy.boost_window_ms,
             burst_reserve=self.policy.burst_reserve,
         )

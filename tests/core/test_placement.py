@@ -1,0 +1,161 @@
+"""Where: the indexed pick against a search of all nodes, and deserved against received."""
+
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from windlass.core.fairness.standing import MARK_MS, Standings
+from windlass.core.model.ids import JobId, Millis, NodeId, PoolId, RunId, TenantId
+from windlass.core.model.node import Node, NodeState
+from windlass.core.model.resources import Resources
+from windlass.core.model.run import Run, Token
+from windlass.core.model.shape import Shape
+from windlass.core.placement.nodes import Nodes, Spot, Waiting, refusal
+from windlass.testing.builders import GIB, a_node
+
+A, B, C = TenantId("a"), TenantId("b"), TenantId("c")
+NOW = Millis(1_000_000)
+
+needs = st.builds(
+    Resources,
+    cpu_millis=st.sampled_from([100, 250, 1000, 3000]),
+    memory_bytes=st.sampled_from([GIB // 4, GIB, 6 * GIB]),
+    gpus=st.sampled_from([0, 0, 0, 1, 2]),
+)
+shapes = st.builds(
+    Shape,
+    needs=needs,
+    pools=st.sampled_from([(), (), (PoolId("local"),), (PoolId("other"),)]),
+    labels=st.sampled_from([(), (), (("disk", "ssd"),)]),
+    node=st.sampled_from([None, None, None, NodeId("n1")]),
+)
+nodes = st.builds(
+    lambda number, cpu, memory, gpus, pool, state, labels, slots: replace(
+        a_node(f"n{number}", cpu=cpu, memory=memory, gpu_ids=tuple(f"g{at}" for at in range(gpus))),
+        pool=pool,
+        state=state,
+        labels=labels,
+        runs_max=slots,
+    ),
+    st.integers(0, 12),
+    st.sampled_from([1000, 4000]),
+    st.sampled_from([2 * GIB, 8 * GIB]),
+    st.sampled_from([0, 0, 2]),
+    st.sampled_from([PoolId("local"), PoolId("other")]),
+    st.sampled_from([NodeState.ACTIVE, NodeState.ACTIVE, NodeState.CORDONED]),
+    st.sampled_from([(), (("disk", "ssd"),)]),
+    st.sampled_from([2, 10_000]),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(nodes, min_size=1, max_size=12), st.lists(shapes, min_size=1, max_size=60), st.randoms())
+def test_the_index_picks_the_node_and_counts_the_reasons_that_a_search_does(
+    fleet: list[Node], asked: list[Shape], chance: object
+) -> None:
+    places, held = Nodes(), dict[RunId, Run]()
+    for node in fleet:
+        places.set(node, [run for run in held.values() if run.node == node.id])
+    for number, shape in enumerate(asked):
+        expected = _search(places, shape)
+        found = places.pick(shape)
+        assert found == expected if isinstance(expected, Spot) else isinstance(found, Waiting)
+        if isinstance(found, Waiting) and isinstance(expected, Waiting):
+            assert dict(found.reasons) == dict(expected.reasons)
+        if isinstance(found, Spot):
+            run = _run(number, found, shape)
+            held[run.id] = run
+            places.hold(run)
+            slot = places.slot(found.node)
+            assert slot is not None
+            assert slot.free.cpu_millis >= 0 <= slot.free.memory_bytes
+            assert slot.free.gpus >= 0
+        if number % 3 == 2 and held:
+            places.release(held.pop(next(iter(held))))
+        if number % 7 == 6:
+            node = fleet[number % len(fleet)]
+            places.set(replace(node, labels=()), [run for run in held.values() if run.node == node.id])
+
+
+def _search(places: Nodes, shape: Shape) -> Spot | Waiting:
+    refused: Counter[str] = Counter()
+    fits = []
+    for slot in places:
+        reason = refusal(shape, slot)
+        if reason is None:
+            fits.append(slot)
+        else:
+            refused[reason] += 1
+    if not fits:
+        return Waiting(reasons=tuple(refused.items()) or (("no node", 0),))
+    best = min(fits, key=lambda one: (one.free.gpus, one.free.cpu_millis, one.free.memory_bytes, one.node.id))
+    return Spot(node=best.node.id, gpu_ids=tuple(best.free_gpus[: shape.needs.gpus]))
+
+
+def _run(number: int, spot: Spot, shape: Shape) -> Run:
+    return Run(
+        id=RunId(f"r{number}"),
+        job=JobId(f"j{number}"),
+        tenant=A,
+        node=spot.node,
+        attempt=1,
+        token=Token(1, number),
+        needs=shape.needs,
+        gpu_ids=spot.gpu_ids,
+        since=NOW,
+        assigned_at=NOW,
+    )
+
+
+def test_deserved_is_the_part_by_weight_of_what_was_served_while_it_waited() -> None:
+    weights = {A: 1000, B: 3000, C: 1000}
+    standings = Standings(weights.__getitem__)
+    for tenant in (A, B):
+        standings.waits(tenant, True)
+    standings.serve(A, 400_000, NOW)
+    standings.waits(A, False)
+    standings.serve(B, 100_000, NOW)
+    standings.waits(C, True)
+    standings.serve(C, 400_000, NOW)
+    since, all_of_them = standings.all(NOW)
+    told = {one.tenant: (one.deserved, one.received) for one in all_of_them}
+    assert since == NOW
+    assert {tenant: (round(deserved, -1), received) for tenant, (deserved, received) in told.items()} == {
+        A: (100_000, 400_000),  # a quarter of the first
+        B: (700_000, 100_000),  # three quarters of it, all of the second, three quarters of the third
+        C: (100_000, 400_000),
+    }
+    assert abs(sum(one.lag for one in all_of_them)) <= 3
+
+
+def test_whoever_is_served_last_and_waits_no_more_deserved_its_part() -> None:
+    standings = Standings(lambda tenant: 1000)
+    standings.serve(A, 1_000, NOW)
+    standings.serve(A, -400, NOW)
+    ((one,),) = [standings.all(NOW)[1]]
+    assert (one.deserved, one.received, one.lag) == (600, 600, 0)
+
+
+def test_a_weight_that_changes_counts_from_then_on() -> None:
+    weights = {A: 1000, B: 1000}
+    standings = Standings(weights.__getitem__)
+    for tenant in (A, B):
+        standings.waits(tenant, True)
+    standings.serve(A, 100_000, NOW)
+    weights[B] = 4000
+    standings.weigh(B)
+    standings.serve(A, 100_000, NOW)
+    told = {one.tenant: round(one.deserved, -1) for one in standings.all(NOW)[1]}
+    assert told == {A: 70_000, B: 130_000}
+
+
+def test_a_window_shows_only_what_came_since_its_mark() -> None:
+    standings = Standings(lambda tenant: 1000)
+    for at in range(20):
+        standings.serve(A, 1_000, Millis(NOW + at * MARK_MS))
+    now = Millis(NOW + 20 * MARK_MS)
+    since, (one,) = standings.all(now, window_ms=Millis(2 * MARK_MS))
+    assert (since, one.received) == (NOW + 18 * MARK_MS, 2_000)
+    assert standings.all(now)[1][0].received == 20_000
