@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.core.model.ids import Millis
-from windlass.core.model.pool import Measure, Scaling, Trigger
+from windlass.core.model.pool import Change, Measure, Scaling, Trigger
 from windlass.core.model.resources import Resources
-from windlass.core.scaling import Change, Seen, Verdict, judge
+from windlass.core.scaling import Seen, Verdict, judge
 
 NOW = Millis(10_000_000)
 SIZE = Resources(cpu_millis=1000, memory_bytes=1 << 30)

@@ -61,7 +61,7 @@ class Dispatch:
         touched: set[NodeId] = set()
         for entry in entries:
             if entry.table is Table.RUNS:
-                touched.add(self._note_run(cast(Run | None, entry.old), cast(Run | None, entry.new)))
+                touched |= self._note_run(cast(Run | None, entry.old), cast(Run | None, entry.new))
             elif entry.table is Table.JOBS:
                 self._note_job(JobId(entry.key), cast(Job | None, entry.new))
             elif entry.table is Table.VOLUMES:
@@ -134,16 +134,19 @@ class Dispatch:
             is_guarded=vault.is_guarded(registry),
         )
 
-    def _note_run(self, old: Run | None, new: Run | None) -> NodeId:
+    def _note_run(self, old: Run | None, new: Run | None) -> set[NodeId]:
+        """A run that is over may pass to the machine its worker was on."""
+        touched: set[NodeId] = set()
+        if old is not None and (new is None or new.node != old.node):
+            self._sets[old.node].runs.pop(old.id, None)
+            self._made.pop(old.id, None)
+            touched.add(old.node)
         if new is not None:
             self._sets[new.node].runs[new.id] = new
             if new.is_over:
                 self._made.pop(new.id, None)
-            return new.node
-        assert old is not None, "a run that never was cannot go"
-        self._sets[old.node].runs.pop(old.id, None)
-        self._made.pop(old.id, None)
-        return old.node
+            touched.add(new.node)
+        return touched
 
     def _note_job(self, job: JobId, new: Job | None) -> None:
         if new is not None and new.state is not JobState.PENDING:

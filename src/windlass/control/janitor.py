@@ -18,6 +18,7 @@ from windlass.core.errors import NotFound, Unavailable
 from windlass.core.model.calendar import day_of
 from windlass.core.model.ids import JobId, Millis
 from windlass.core.model.job import JobSpec
+from windlass.core.scaling import ScalingStep
 from windlass.core.world.finish import erase
 from windlass.core.world.journal import Entry
 from windlass.core.world.records import Deeds, JobErased, JobOver, Outgoing, RunOver, Table, decode, table_prefix
@@ -88,6 +89,7 @@ class Janitor:
         await self._forget_tokens()
         await self._read_model.forget_audit(Millis(self._brain.clock.now() - self._retention.audit_ms))
         await self._drop_blobs()
+        await self._read_model.forget_scaling(Millis(self._brain.clock.now() - self._retention.history_ms))
         await self._read_model.drop_costs(day_of(Millis(self._brain.clock.now() - self._retention.costs_ms)))
         await self._store.compact(max(0, await self._store.revision() - self._retention.changes_kept))
 
@@ -177,3 +179,5 @@ def _over_at(outgoing: Outgoing) -> int:
             return at
         case Deeds(records=records):
             return records[-1].at
+        case ScalingStep(at=at):
+            return at

@@ -13,6 +13,7 @@ from windlass.core.model.node import Node
 from windlass.core.model.run import Token
 from windlass.core.model.secret import Handed
 from windlass.core.world.facts import observe
+from windlass.core.world.workers import join_node
 
 
 class NodeLink:
@@ -25,7 +26,7 @@ class NodeLink:
         self._node = node
 
     async def join(self, node: Node, *, epoch_seen: int) -> None:
-        await self._brain.decide(lambda now: self._brain.world.set_node(node, now=now))
+        await self._brain.decide(lambda now: join_node(self._brain.world, node, now=now))
 
     def assignments(self) -> AbstractAsyncContextManager[AsyncIterator[Assignments]]:
         return self._dispatch.assignments(self._node)

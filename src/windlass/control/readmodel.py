@@ -12,8 +12,9 @@ from anyio.streams.memory import MemoryObjectSendStream
 from windlass.core.model.audit import AuditPage, AuditQuery
 from windlass.core.model.calendar import Day
 from windlass.core.model.costs import CostQuery, CostRow, MeteredRun
-from windlass.core.model.ids import Millis, TenantId
+from windlass.core.model.ids import Millis, PoolId, TenantId
 from windlass.core.model.views import Event, EventQuery, JobPage, JobQuery, JobView, VolumeView
+from windlass.core.scaling import ScalingStep
 from windlass.core.world.records import ROOT
 from windlass.ports.readmodel import ReadTables
 from windlass.ports.store import Change, Compacted, Store
@@ -105,6 +106,12 @@ class ReadModel:
 
     async def metered(self, tenant: TenantId | None, *, since: Day, limit: int) -> tuple[MeteredRun, ...]:
         return await self._offload(partial(self._tables.metered, tenant, since=since, limit=limit))
+
+    async def scaling(self, pool: PoolId, *, before: int | None, limit: int) -> tuple[ScalingStep, ...]:
+        return await self._offload(partial(self._tables.scaling, pool, before=before, limit=limit))
+
+    async def forget_scaling(self, before: Millis) -> None:
+        await self._offload(partial(self._tables.forget_scaling, before))
 
     async def drop_costs(self, before: Day) -> None:
         await self._offload(partial(self._tables.drop_costs, before))

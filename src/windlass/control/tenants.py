@@ -9,6 +9,7 @@ from windlass.core.model.ids import LOCAL_TENANT, Millis, PoolId, TenantId
 from windlass.core.model.tenant import Tenant
 from windlass.core.model.token import IssuedToken, token_key
 from windlass.core.world import tenants, tokens
+from windlass.core.world.pools import pool_ids
 
 Edit = Callable[[Tenant], Tenant]
 
@@ -34,7 +35,7 @@ class Tenants:
         """That a quota may name: those there are, and those it names already."""
         tables = self._brain.world.tables
         named = tables.tenants[tenant].quota.pools if tenant in tables.tenants else ()
-        return frozenset(node.pool for node in tables.nodes.values()) | frozenset(named)
+        return pool_ids(self._brain.world) | frozenset(named)
 
     async def create(self, tenant: Tenant) -> tuple[Tenant, int]:
         return await self._brain.decide(lambda now: tenants.create_tenant(self._brain.world, tenant, now=now))

@@ -25,6 +25,7 @@ from windlass.core.model.tenant import Budget, Tenant
 from windlass.core.savings import PoolOffer, Saving, find_savings
 from windlass.core.world import bursts
 from windlass.core.world.journal import Entry
+from windlass.core.world.pools import pool_ids
 from windlass.core.world.records import PRICES_KEY, Table
 from windlass.core.world.tenants import change_tenant
 from windlass.core.world.world import World
@@ -151,7 +152,7 @@ class Treasury:
         """For what is placed from now on; a run keeps the prices it was placed at."""
 
         def verb(now: Millis) -> None:
-            pools = {node.pool for node in self._world.tables.nodes.values()}
+            pools = pool_ids(self._world)
             unknown = sorted(set(prices.pools) - pools)
             if unknown:
                 raise Invalid(

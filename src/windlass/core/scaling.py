@@ -10,8 +10,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from windlass.core.model.ids import Millis
-from windlass.core.model.pool import Measure, Scaling, Trigger
+from windlass.core.model.ids import Millis, PoolId
+from windlass.core.model.pool import Change, Measure, Scaling, Trigger
 
 _MINUTE_MS: Final = Millis(60_000)
 
@@ -26,6 +26,8 @@ class Seen(Struct, frozen=True, kw_only=True):
     """Being given back; they count against the maximum until they are gone."""
     idle: int = 0
     """Of the ready, without a run."""
+    stale: int = 0
+    """Of the idle, those idle for so long that they go whatever the triggers say."""
     needed: int = 0
     """Workers that the queued jobs would fill."""
     scheduled: int = 0
@@ -35,13 +37,6 @@ class Seen(Struct, frozen=True, kw_only=True):
     @property
     def size(self) -> int:
         return self.ready + self.coming
-
-
-class Change(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One that was made: what cooldowns and rates are counted from."""
-
-    at: Millis
-    by: int
 
 
 class Verdict(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -55,6 +50,19 @@ class Verdict(Struct, frozen=True, kw_only=True, omit_defaults=True):
     held: tuple[str, ...] = ()
 
 
+class ScalingStep(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="pool-scaled"):
+    """One line of a pool's history: from which numbers, by which rule, what was done, and what held it back."""
+
+    pool: PoolId
+    number: int
+    """Of the decision."""
+    at: Millis
+    seen: Seen
+    verdict: Verdict
+    workers: tuple[str, ...] = ()
+    """Asked for, or given back."""
+
+
 class _Wish(Struct, frozen=True):
     size: int
     rule: str
@@ -63,6 +71,8 @@ class _Wish(Struct, frozen=True):
 def judge(scaling: Scaling, seen: Seen, past: Sequence[Change], now: Millis) -> Verdict:
     """`past`: the pool's changes, newest last; those older than a minute and its cooldowns do not matter."""
     floor = min(max(scaling.workers_min, seen.scheduled), scaling.workers_max)
+    if seen.size > scaling.workers_max:
+        return _shrink(scaling, seen, past, now, _Wish(scaling.workers_max, "more than the maximum"))
     if seen.size < floor:
         return _grow(scaling, seen, past, now, _Wish(floor, _floor_rule(scaling, seen)), is_urgent=True)
     wish = _upward(scaling, seen)
@@ -91,7 +101,10 @@ def _upward(scaling: Scaling, seen: Seen) -> _Wish | None:
 
 def _triggered(trigger: Trigger, value: int, seen: Seen) -> _Wish:
     name = f"{trigger.measure} {value} ≥ {trigger.up}"
-    if trigger.target:
+    if trigger.target and trigger.measure is Measure.DEPTH:
+        busy = seen.ready - seen.idle
+        return _Wish(max(busy - (-value // trigger.target), seen.size), f"{name}, {trigger.target} for each worker")
+    if trigger.target and trigger.measure is not Measure.WAIT:
         # As many as bring it to the target, were the load to stay: rounded up, and one at least.
         size = max(-(-seen.ready * value // trigger.target), seen.ready + 1)
         return _Wish(size, f"{name}, to {trigger.target}")
@@ -99,14 +112,16 @@ def _triggered(trigger: Trigger, value: int, seen: Seen) -> _Wish:
 
 
 def _downward(scaling: Scaling, seen: Seen, floor: int) -> _Wish | None:
-    """Only when every trigger that has a value agrees, and nothing queued would fill what is there."""
+    """Those idle for too long; else only when every trigger that has a value agrees. Never what the queue would fill."""
+    least = max(floor, seen.ready - seen.idle + max(scaling.spares, min(seen.needed, seen.idle)))
+    if seen.stale and seen.size > least:
+        rule = f"{seen.stale} idle for {_seconds(scaling.idle_ms)} s"
+        return _Wish(max(seen.size - seen.stale, least), rule)
     pairs = _pairs(scaling, seen)
     if not pairs or seen.coming or any(value > trigger.down for trigger, value in pairs):
         return None
     step = max(trigger.step_down for trigger, _ in pairs)
-    busy = seen.ready - seen.idle
-    size = max(seen.size - step, floor, busy + max(scaling.spares, min(seen.needed, seen.idle)))
-    return _Wish(size, "all measures at their lower marks")
+    return _Wish(max(seen.size - step, least), "all measures at their lower marks")
 
 
 def _grow(

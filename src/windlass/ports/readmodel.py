@@ -10,8 +10,9 @@ from typing import Protocol
 from windlass.core.model.audit import AuditPage, AuditQuery
 from windlass.core.model.calendar import Day
 from windlass.core.model.costs import CostQuery, CostRow, MeteredRun
-from windlass.core.model.ids import Millis, TenantId
+from windlass.core.model.ids import Millis, PoolId, TenantId
 from windlass.core.model.views import Event, EventQuery, JobPage, JobQuery, JobView, VolumeView
+from windlass.core.scaling import ScalingStep
 from windlass.ports.store import Change
 
 
@@ -63,5 +64,11 @@ class ReadTables(Protocol):
     def drop_costs(self, before: Day) -> None:
         """Retention: forget what is older."""
         ...
+
+    def scaling(self, pool: PoolId, *, before: int | None, limit: int) -> tuple[ScalingStep, ...]:
+        """What a pool's autoscaler decided, newest first; those before decision `before`."""
+        ...
+
+    def forget_scaling(self, before: Millis) -> None: ...
 
     def close(self) -> None: ...

@@ -73,6 +73,12 @@ _COSTS: Final = (
     "CREATE INDEX metered_all_by_day ON metered (day)",
 )
 
-STEPS: Final = (_JOBS, _AUDIT, _EVENTS, _COSTS)
+_SCALING: Final = (
+    """CREATE TABLE scaling (
+         pool TEXT NOT NULL, number INTEGER NOT NULL, at INTEGER NOT NULL, doc BLOB NOT NULL, PRIMARY KEY (pool, number)
+       ) WITHOUT ROWID""",
+)
+
+STEPS: Final = (_JOBS, _AUDIT, _EVENTS, _COSTS, _SCALING)
 """A file of version n has had the first n; a new table is a new step."""
 VERSION: Final = len(STEPS)

@@ -14,12 +14,13 @@ from windlass.core.errors import Conflict, Invalid, NotFound, Unavailable
 from windlass.core.model.audit import AuditPage, AuditQuery
 from windlass.core.model.calendar import Day
 from windlass.core.model.costs import CostQuery, CostRow, MeteredRun
-from windlass.core.model.ids import JobId, Millis, TenantId
+from windlass.core.model.ids import JobId, Millis, PoolId, TenantId
 from windlass.core.model.job import Job, JobSpec
 from windlass.core.model.node import Node
 from windlass.core.model.run import Run
 from windlass.core.model.views import Event, EventQuery, JobPage, JobQuery, JobView, VolumeView
 from windlass.core.model.volume import Volume
+from windlass.core.scaling import ScalingStep
 from windlass.ports.store import Change
 
 _PREFIX_LENGTH_MIN = 8
@@ -28,6 +29,7 @@ _spec = json.Decoder(JobSpec)
 _run = json.Decoder(Run)
 _volume = json.Decoder(Volume)
 _node = json.Decoder(Node)
+_step = json.Decoder(ScalingStep)
 
 
 class SqliteReadTables:
@@ -135,6 +137,19 @@ class SqliteReadTables:
     def drop_costs(self, before: Day) -> None:
         with self._db:
             costs.drop(self._db, before)
+
+    # — pools —
+
+    def scaling(self, pool: PoolId, *, before: int | None, limit: int) -> tuple[ScalingStep, ...]:
+        rows = self._db.execute(
+            "SELECT doc FROM scaling WHERE pool = ?1 AND (?2 IS NULL OR number < ?2) ORDER BY number DESC LIMIT ?3",
+            (pool, before, limit),
+        )
+        return tuple(_step.decode(cast(bytes, doc)) for (doc,) in rows)
+
+    def forget_scaling(self, before: Millis) -> None:
+        with self._db:
+            self._db.execute("DELETE FROM scaling WHERE at < ?", (before,))
 
     # — helpers —
 

@@ -15,6 +15,7 @@ from windlass.core.model.node import Node
 from windlass.core.model.run import Run
 from windlass.core.model.views import Event, JobView
 from windlass.core.model.volume import Volume
+from windlass.core.scaling import ScalingStep
 from windlass.core.world.records import Deeds, JobErased, JobOver, Outgoing, RunOver, Table, decode, parse_key
 from windlass.ports.store import Change
 
@@ -29,6 +30,7 @@ _PUT: Final = {
     "nodes": "INSERT OR REPLACE INTO nodes VALUES (?, ?)",
     "volumes": "INSERT OR REPLACE INTO volumes VALUES (?, ?, ?)",
     "audit": audit.PUT,
+    "scaling": "INSERT OR REPLACE INTO scaling VALUES (?, ?, ?, ?)",
 }
 _ERASE: Final = (
     "DELETE FROM jobs WHERE id = ?",
@@ -162,6 +164,8 @@ class TakenIn:
                 self._over.append(outgoing)
             case JobErased():
                 self._erasures.append(outgoing)
+            case ScalingStep(pool=pool, number=number, at=at):
+                self._rows["scaling"][pool, number] = (pool, number, at, json.encode(outgoing))
             case Deeds(records=records):
                 self._rows["audit"].update((deed.number, audit.row(deed)) for deed in records)
 

@@ -11,6 +11,7 @@ _FIELDS = {
     "memory": "spec.resources.memory",
     "pool": "spec.pool",
     "pool not allowed": "spec.pool",
+    "pool of other tenants": "spec.pool",
     "runtime": "spec.image",
 }
 
@@ -27,7 +28,8 @@ def check_fit(shape: Shape, nodes: Nodes) -> None:
 def _explain(what: str, shape: Shape, nearest: Node | None, nodes: Nodes) -> str:
     if nearest is None:
         return "there is no node yet"
-    there, needs = f"the nearest fit, node {nearest.id} of pool {nearest.pool}, has", shape.needs
+    who = f"node {nearest.id}" if nearest.id else "a worker to come"
+    there, needs = f"the nearest fit, {who} of pool {nearest.pool}, has", shape.needs
     if what == "gpu":
         return f"asks for {needs.gpus} GPU; {there} {nearest.capacity.gpus}"
     if what == "cpu":
@@ -37,11 +39,13 @@ def _explain(what: str, shape: Shape, nearest: Node | None, nodes: Nodes) -> str
     if what == "runtime":
         return f"needs a {shape.runtime} runtime; no node has one"
     if what == "pool":
-        pools = sorted({slot.node.pool for slot in nodes})
+        pools = sorted(nodes.pools())
         return f"no node is in pool {' or '.join(shape.pools)}; there are: {', '.join(pools)}"
     if what == "pool not allowed":
         asked = f"pool {' or '.join(shape.pools)}" if shape.pools else "any other"
         return f"its tenant may use pool {' or '.join(shape.allowed)}, not {asked}"
+    if what == "pool of other tenants":
+        return f"pool {nearest.pool} is open to named tenants only, and its tenant is none of them"
     return f"no node matches: {what}"
 
 

@@ -137,6 +137,10 @@ class Lane:
     def key(self) -> Key:
         return ((self.share.finish - self.early) << RANK_BITS) + self.rank
 
+    def first(self) -> Job:
+        """The head of a lane that is not empty, for those who only look: nothing is noted."""
+        return self._first()
+
     def jobs(self) -> list[Job]:
         """All of them, in no order."""
         self._tidy()

@@ -6,7 +6,6 @@ from typing import Final
 from msgspec import Struct
 
 from windlass.core.model.ids import Millis, NodeId, PoolId, TenantId
-from windlass.core.model.money import PriceBook
 from windlass.core.model.resources import NOTHING, Resources
 
 
@@ -34,7 +33,8 @@ class Trigger(Struct, frozen=True, kw_only=True, omit_defaults=True):
     up: int
     down: int
     target: int | None = None
-    """Target tracking: as many workers as bring the measure there. None: one step."""
+    """Target tracking: as many workers as bring the measure there (of `depth`: so many queued jobs for each worker). None: one
+    step, and always so for `wait`, which workers do not divide among them."""
     step_up: int = 1
     step_down: int = 1
 
@@ -78,20 +78,31 @@ class Scaling(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Pool(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What it costs is in the one list of prices, under its name."""
+
     id: PoolId
     kind: PoolKind = PoolKind.STATIC
     labels: tuple[tuple[str, str], ...] = ()
-    """Its workers carry them, for node selectors."""
+    """Its workers carry them, for node selectors. A static pool's nodes bring their own."""
     tenants: tuple[TenantId, ...] = ()
     """Who may use it; empty means everybody. Named: nobody else, so with one name it is that tenant's alone."""
-    prices: PriceBook | None = None
-    """None: the server's list."""
     provisioner: str = ""
     """Who makes its workers: `slice`. A static pool has none."""
+    runtimes: tuple[str, ...] = ()
+    """What its workers can run, as its provisioner says."""
     scaling: Scaling | None = None
     is_paused: bool = False
     """It neither grows nor shrinks by itself."""
     created_at: Millis = Millis(0)
+
+    @property
+    def is_dynamic(self) -> bool:
+        return self.kind is PoolKind.DYNAMIC
+
+    @property
+    def reach(self) -> Resources:
+        """What all workers it may ever have come to."""
+        return self.scaling.worker * self.scaling.workers_max if self.scaling is not None else NOTHING
 
 
 class WorkerState(StrEnum):
@@ -108,11 +119,25 @@ class Worker(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     id: NodeId
     pool: PoolId
+    home: NodeId
+    """The machine it is on: what its runs leave behind (volumes, kept containers) lies there and outlives it."""
     asked_at: Millis
     state: WorkerState = WorkerState.ASKED
     since: Millis = Millis(0)
     runs: int = 0
-    """That it has served."""
-    idle_since: Millis | None = None
+    """That it was given."""
     problem: str = ""
     """What the provisioner last said, when it could not."""
+
+
+class Change(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One that was made: what cooldowns and rates are counted from."""
+
+    at: Millis
+    by: int
+
+
+class Growth(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A pool's recent changes, oldest first: stored, so that a restart is no way round a cooldown."""
+
+    changes: tuple[Change, ...] = ()

@@ -16,5 +16,7 @@ class Shape(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, cac
     """Pools it asks for; empty means any."""
     allowed: tuple[PoolId, ...] = ()
     """Pools its tenant may use, sorted; empty means any."""
+    admitted: tuple[PoolId, ...] = ()
+    """Pools that are open to named tenants only, its own among them; sorted. All other such pools are shut to it."""
     node: NodeId | None = None
     """Pinned, because its volume already lies there."""

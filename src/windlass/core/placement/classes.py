@@ -1,9 +1,9 @@
 """Nodes of one class answer every question alike but for what is free on them: they are asked once, and sorted by that."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
-from windlass.core.model.ids import NodeId
+from windlass.core.model.ids import NodeId, PoolId
 from windlass.core.model.node import Node
 from windlass.core.model.resources import Resources
 from windlass.core.model.shape import Shape
@@ -79,8 +79,8 @@ class NodeClass:
         return self._free.descending()
 
 
-def mismatch(shape: Shape, node: Node) -> tuple[str, ...]:
-    """What no amount of waiting changes: wrong pool, runtime, label, pinned elsewhere."""
+def mismatch(shape: Shape, node: Node, closed: Collection[PoolId]) -> tuple[str, ...]:
+    """What no amount of waiting changes: wrong pool, runtime, label, pinned elsewhere. `closed`: pools of named tenants."""
     faults: list[str] = []
     if shape.node is not None and shape.node != node.id:
         faults.append("volume on another node")
@@ -88,6 +88,8 @@ def mismatch(shape: Shape, node: Node) -> tuple[str, ...]:
         faults.append("pool")
     elif shape.allowed and node.pool not in shape.allowed:
         faults.append("pool not allowed")
+    elif node.pool in closed and node.pool not in shape.admitted:
+        faults.append("pool of other tenants")
     if shape.runtime not in node.runtimes:
         faults.append("runtime")
     labels = dict(node.labels)

@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Final
 
 from msgspec import Struct
 
-from windlass.core.model.ids import NodeId, RunId
+from windlass.core.model.ids import NodeId, PoolId, RunId
 from windlass.core.model.node import Node
 from windlass.core.model.resources import NOTHING
 from windlass.core.model.run import Run
@@ -80,6 +81,10 @@ class Nodes:
         self._matching: dict[Shape, tuple[NodeClass, ...]] = {}
         """Answers of `_classes_for`, and of `could_ever_fit`, until a node changes: few shapes are asked for, and often."""
         self._lacking: dict[Shape, tuple[str, ...]] = {}
+        self._closed: set[PoolId] = set()
+        """Pools that are open to named tenants only."""
+        self._growing: dict[PoolId, Node] = {}
+        """Dynamic pools, each with what a worker of it would be: a node without a name."""
         self.capacity = NOTHING
         """Of all of them together."""
 
@@ -103,8 +108,7 @@ class Nodes:
         self._list(slot)
 
     def remove(self, node: NodeId) -> None:
-        self._lacking.clear()
-        self._matching.clear()
+        self._forget_answers()
         slot = self._slots.pop(node, None)
         if slot is None:
             return
@@ -115,6 +119,15 @@ class Nodes:
         kind.leave(slot.node)
         if not len(kind):
             del self._classes[class_of(slot.node)]
+
+    def set_pool(self, pool: PoolId, *, worker: Node | None, is_closed: bool) -> None:
+        """What is known of a pool beyond its nodes. `worker`: what it could grow by, for one that can."""
+        self._forget_answers()
+        (self._closed.add if is_closed else self._closed.discard)(pool)
+        if worker is None:
+            self._growing.pop(pool, None)
+        else:
+            self._growing[pool] = worker
 
     def hold(self, run: Run) -> None:
         slot = self._slots.get(run.node)
@@ -128,24 +141,32 @@ class Nodes:
             slot.release(run)
             self._list(slot)
 
+    def pools(self) -> frozenset[PoolId]:
+        """Those with nodes, or that could grow some."""
+        return frozenset(slot.node.pool for slot in self._slots.values()) | frozenset(self._growing)
+
     def slot(self, node: NodeId) -> Slot | None:
         return self._slots.get(node)
 
     def pick(
         self, shape: Shape, *, among: Collection[NodeId] | None = None, besides: NodeId | None = None
     ) -> Spot | Waiting:
-        """The fullest node that still has room: small jobs pack, whole nodes stay free for big ones. `among`: of these only."""
+        """The fullest node that still has room: small jobs pack, whole nodes stay free for big ones. `among`: of these only.
+
+        Nodes that are there anyway come before those of pools that grow: what is not used can be given back.
+        """
         if among is not None or shape.node is not None:
             return self._pick_among(shape, self._slots if among is None else among, besides)
-        best: Item | None = None
+        best: tuple[bool, Item] | None = None
         for kind in self._classes_for(shape):
             fitting = (item for item in kind.fitting(shape.needs) if item[3] != besides)
             found = next(fitting, None)
-            if found is not None and (best is None or found < best):
-                best = found
+            if found is not None:
+                offer = kind.node.pool in self._growing, found
+                best = offer if best is None or offer < best else best
         if best is None:
             return Waiting(reasons=self._refusals(shape))
-        return self._spot(self._slots[NodeId(best[3])], shape)
+        return self._spot(self._slots[NodeId(best[1][3])], shape)
 
     def candidates(self, shape: Shape, limit: int) -> list[Slot]:
         """Some of the nodes that could take it if they were empty, those with most free first."""
@@ -157,32 +178,55 @@ class Nodes:
                 for kind in self._classes_for(shape)
                 for item in islice(kind.emptiest(), 4 * limit)
             )
-        return list(islice((slot for slot in kinds if _could(shape, slot.node)), limit))
+        return list(
+            islice((slot for slot in kinds if slot.node.takes_runs and not self._never(shape, slot.node)), limit)
+        )
 
     def could_ever_fit(self, shape: Shape) -> tuple[str, ...]:
-        """Empty when some node, empty, would take it; else what the nearest one lacks."""
+        """Empty when some node, empty, would take it, or a worker to come; else what the nearest one lacks."""
         lacking = self._lacking.get(shape)
         if lacking is None:
             nearest = self.nearest(shape)
-            lacking = _never(shape, nearest) if nearest is not None else ("node",)
+            lacking = self._never(shape, nearest) if nearest is not None else ("node",)
             if len(self._lacking) >= _ANSWERS_KEPT:
                 self._lacking.clear()
             self._lacking[shape] = lacking
         return lacking
 
     def nearest(self, shape: Shape) -> Node | None:
-        """The node that lacks least for it: one in the right place that is too small before one that is elsewhere."""
-        every = (slot.node for slot in self._slots.values())
-        return min(every, key=lambda node: (len(mismatch(shape, node)), *_shortage(shape, node)), default=None)
+        """The node that lacks least for it: one in the right place that is too small before one that is elsewhere.
+
+        Without a name when it is a worker that a pool could grow by.
+        """
+        every = (*(slot.node for slot in self._slots.values()), *self._growing.values())
+        return min(every, key=partial(self._distance, shape), default=None)
+
+    def could_serve(self, pool: PoolId, shape: Shape) -> bool:
+        """Whether a worker of that dynamic pool, empty, would take it."""
+        worker = self._growing.get(pool)
+        return worker is not None and not self._never(shape, worker)
+
+    def refusal(self, shape: Shape, slot: Slot) -> str | None:
+        """The first clause that rules this node out for this shape, or None."""
+        node = slot.node
+        if not node.takes_runs:
+            return f"node {node.state}"
+        faults = self._mismatch(shape, node)
+        if faults:
+            return faults[0]
+        if slot.runs >= node.runs_max:
+            return "run slots used"
+        missing = shape.needs.lacks(slot.free)
+        return f"{missing[0]}{_IN_USE}" if missing else None
 
     def _pick_among(self, shape: Shape, nodes: Iterable[NodeId], besides: NodeId | None) -> Spot | Waiting:
         best: Slot | None = None
         refused: Counter[str] = Counter()
         for slot in (self._slots[one] for one in nodes if one in self._slots and one != besides):
-            reason = refusal(shape, slot)
+            reason = self.refusal(shape, slot)
             if reason is not None:
                 refused[reason] += 1
-            elif best is None or _roominess(slot) < _roominess(best):
+            elif best is None or self._preference(slot) < self._preference(best):
                 best = slot
         if best is None:
             return Waiting(reasons=tuple(refused.most_common()) or (("no node", 0),))
@@ -195,7 +239,7 @@ class Nodes:
         found = self._matching.get(shape)
         if found is None:
             kinds = self._classes.values()
-            found = tuple(kind for kind in kinds if kind.node.takes_runs and not mismatch(shape, kind.node))
+            found = tuple(kind for kind in kinds if kind.node.takes_runs and not self._mismatch(shape, kind.node))
             if len(self._matching) >= _ANSWERS_KEPT:
                 self._matching.clear()
             self._matching[shape] = found
@@ -205,7 +249,7 @@ class Nodes:
         """Counted class by class: a node is never looked at."""
         refused: Counter[str] = Counter()
         for kind in self._classes.values():
-            faults = mismatch(shape, kind.node)
+            faults = self._mismatch(shape, kind.node)
             if not kind.node.takes_runs:
                 refused[f"node {kind.node.state}"] += len(kind)
             elif faults:
@@ -213,6 +257,24 @@ class Nodes:
             else:
                 refused += kind.refusals(shape.needs)
         return tuple((reason, count) for reason, count in refused.most_common() if count) or (("no node", 0),)
+
+    def _mismatch(self, shape: Shape, node: Node) -> tuple[str, ...]:
+        return mismatch(shape, node, self._closed)
+
+    def _never(self, shape: Shape, node: Node) -> tuple[str, ...]:
+        return (*self._mismatch(shape, node), *shape.needs.lacks(node.capacity))
+
+    def _distance(self, shape: Shape, node: Node) -> tuple[int, ...]:
+        """By the kinds of fault; of one as many, a pool that was asked for is nearer than another."""
+        faults = self._mismatch(shape, node)
+        return (len(faults), "pool" in faults, *_shortage(shape, node))
+
+    def _preference(self, slot: Slot) -> tuple[bool, Item]:
+        return slot.node.pool in self._growing, _roominess(slot)
+
+    def _forget_answers(self) -> None:
+        self._lacking.clear()
+        self._matching.clear()
 
     def _list(self, slot: Slot) -> None:
         """As its class should have it."""
@@ -225,30 +287,6 @@ class Nodes:
         if listed is not None:
             kind.list(listed)
         slot.listed = listed
-
-
-def refusal(shape: Shape, slot: Slot) -> str | None:
-    """The first clause that rules this node out for this shape, or None."""
-    node = slot.node
-    if not node.takes_runs:
-        return f"node {node.state}"
-    faults = mismatch(shape, node)
-    if faults:
-        return faults[0]
-    if slot.runs >= node.runs_max:
-        return "run slots used"
-    missing = shape.needs.lacks(slot.free)
-    if missing:
-        return f"{missing[0]}{_IN_USE}"
-    return None
-
-
-def _could(shape: Shape, node: Node) -> bool:
-    return node.takes_runs and not _never(shape, node)
-
-
-def _never(shape: Shape, node: Node) -> tuple[str, ...]:
-    return (*mismatch(shape, node), *shape.needs.lacks(node.capacity))
 
 
 def _shortage(shape: Shape, node: Node) -> tuple[int, int, int, int]:

@@ -21,7 +21,9 @@ _KINDS: Final = {
     Table.SPECS: "Job",
     Table.OUTBOX: "Job",
     Table.VOLUMES: "Volume",
+    Table.POOLS: "Pool",
     Table.NODES: "Node",
+    Table.WORKERS: "Worker",
     Table.SECRETS: "Secret",
     Table.LOGINS: "RegistryLogin",
 }

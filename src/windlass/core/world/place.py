@@ -12,13 +12,15 @@ from windlass.core.model.job import Job
 from windlass.core.model.run import Run, Token
 from windlass.core.model.tenant import SHARE
 from windlass.core.model.volume import Volume, VolumeState, volume_name
-from windlass.core.placement.nodes import Spot, Waiting, refusal
+from windlass.core.placement.nodes import Spot, Waiting
 from windlass.core.placement.reservation import known_end
 from windlass.core.world.accounts import charge_run, expected_work, weight_of
 from windlass.core.world.backfill import Yields, find_spot, has_lapsed, review_promise
 from windlass.core.world.bursts import join_burst
 from windlass.core.world.gate import WORKERS_USED, Hold, Start, may_start, nodes_allowed
 from windlass.core.world.records import Table
+from windlass.core.world.timers import Due
+from windlass.core.world.workers import count_use
 from windlass.core.world.world import World, with_state
 
 
@@ -29,6 +31,7 @@ def place(world: World, *, now: Millis, limit: int = 256) -> list[Run]:
     _unpark(world)
     review_promise(world, now)
     placed: list[Run] = []
+    readmitted = 0
     while len(placed) < limit:
         head = tables.queue.head()
         if head is None:
@@ -36,6 +39,13 @@ def place(world: World, *, now: Millis, limit: int = 256) -> list[Run]:
                 continue
             break
         lane, job = head
+        if job.shape.admitted != tables.fleet.admitted.get(job.tenant, ()):
+            readmitted += 1
+            if readmitted > limit:
+                tables.timers.add(now, Due.HOLD, job.tenant)  # due at once: the loop breathes, and comes back
+                break
+            _readmit(world, job, now)
+            continue
         start = may_start(world, job, now)
         if isinstance(start, Hold):
             (tables.hold_for_room if start.is_for_room else tables.hold)(job.tenant, start.reasons, start.until)
@@ -55,6 +65,13 @@ def place(world: World, *, now: Millis, limit: int = 256) -> list[Run]:
     return placed
 
 
+def _readmit(world: World, job: Job, now: Millis) -> None:
+    """Who may use which pool has changed since it was queued: its turn comes again, as the shape it has now."""
+    admitted = world.tables.fleet.admitted.get(job.tenant, ())
+    with world.decision(now):
+        world.put(Table.JOBS, job.id, replace(job, shape=replace(job.shape, admitted=admitted)))
+
+
 def _assign_among(
     world: World, lane: Lane, job: Job, nodes: Collection[NodeId], start: Start, now: Millis
 ) -> Run | None:
@@ -71,6 +88,10 @@ def _unpark(world: World) -> None:
     tables = world.tables
     slots = [slot for node in tables.grown if (slot := tables.places.slot(node)) is not None]
     tables.grown.clear()
+    if tables.fleet.has_changed:
+        tables.fleet.has_changed = False
+        for band in tables.queue.parked():
+            tables.queue.unpark(band)
     if tables.has_other_nodes:
         tables.has_other_nodes = False
         for band in tables.queue.hopeless():
@@ -79,7 +100,7 @@ def _unpark(world: World) -> None:
         tables.let_go_for_room()
     for slot in slots:
         for band in tables.queue.parked_for(slot.free):
-            if refusal(band.shape, slot) is None:
+            if tables.places.refusal(band.shape, slot) is None:
                 tables.queue.unpark(band)
 
 
@@ -114,17 +135,18 @@ def _assign(world: World, lane: Lane, job: Job, spot: Spot, start: Start, now: M
         world.put(Table.RUNS, run.id, run)
         world.put(Table.JOBS, job.id, with_state(job, now=now, state=state, attempt=attempt, node=spot.node))
         charge_run(world, run, now, early=early)
-        _settle_volume(world, job, spot, now)
+        count_use(world, spot.node, now)
+        _settle_volume(world, job, tables.fleet.home_of(spot.node), now)
     return run
 
 
-def _settle_volume(world: World, job: Job, spot: Spot, now: Millis) -> None:
+def _settle_volume(world: World, job: Job, node: NodeId, now: Millis) -> None:
     """The job's volume lies on the node of its newest run; inputs are staged again when that node is another."""
     known = world.tables.volumes.get(job.volume_id)
     if known is None:
         known = Volume(id=job.volume_id, tenant=job.tenant, name=volume_name(job.name), job=job.id, since=now)
-    if known.node == spot.node:
+    if known.node == node:
         return
-    left = {*known.left_on, *((known.node,) if known.node is not None else ())} - {spot.node}
-    moved = replace(known, node=spot.node, left_on=tuple(sorted(left)), state=VolumeState.WAITING)
+    left = {*known.left_on, *((known.node,) if known.node is not None else ())} - {node}
+    moved = replace(known, node=node, left_on=tuple(sorted(left)), state=VolumeState.WAITING)
     world.put(Table.VOLUMES, known.id, moved)

@@ -17,12 +17,14 @@ from windlass.core.model.ids import JobId, Millis, TenantId
 from windlass.core.model.job import Job, JobSpec
 from windlass.core.model.money import Prices
 from windlass.core.model.node import Node
+from windlass.core.model.pool import Growth, Pool, Worker
 from windlass.core.model.run import Run
 from windlass.core.model.secret import RegistryLogin, Sealed, Secret
 from windlass.core.model.spending import BudgetMark, DayTotal, Segment
 from windlass.core.model.tenant import Tenant
 from windlass.core.model.token import IssuedToken
 from windlass.core.model.volume import Volume
+from windlass.core.scaling import ScalingStep
 
 
 class Table(StrEnum):
@@ -34,6 +36,9 @@ class Table(StrEnum):
     GONE = "gone"
     TOKENS = "tokens"
     ACCOUNTS = "accounts"
+    POOLS = "pools"
+    WORKERS = "workers"
+    GROWTHS = "growths"
     NODES = "nodes"
     JOBS = "jobs"
     RUNS = "runs"
@@ -60,6 +65,9 @@ KEPT: Final = (
     Table.GONE,
     Table.TOKENS,
     Table.ACCOUNTS,
+    Table.POOLS,
+    Table.WORKERS,
+    Table.GROWTHS,
     Table.NODES,
     Table.JOBS,
     Table.RUNS,
@@ -134,11 +142,14 @@ class Deeds(Struct, frozen=True, kw_only=True, tag="deeds"):
     records: tuple[Deed, ...]
 
 
-Outgoing = JobOver | RunOver | JobErased | Deeds
+Outgoing = JobOver | RunOver | JobErased | Deeds | ScalingStep
 Money = Prices | DayTotal | BurstSession | BudgetMark
 Owner = Tenant | Gone | IssuedToken
+Place = Pool | Worker | Growth | Node
 Guarded = Secret | RegistryLogin | Sealed
-Record = Owner | Money | Guarded | Account | Node | Job | Run | Volume | Name | Key | Hook | Answer | JobSpec | Outgoing
+Record = (
+    Owner | Money | Guarded | Account | Place | Job | Run | Volume | Name | Key | Hook | Answer | JobSpec | Outgoing
+)
 
 _TYPES: Final[dict[Table, Any]] = {
     Table.TENANTS: Tenant,
@@ -149,6 +160,9 @@ _TYPES: Final[dict[Table, Any]] = {
     Table.GONE: Gone,
     Table.TOKENS: IssuedToken,
     Table.ACCOUNTS: Account,
+    Table.POOLS: Pool,
+    Table.WORKERS: Worker,
+    Table.GROWTHS: Growth,
     Table.NODES: Node,
     Table.JOBS: Job,
     Table.RUNS: Run,

@@ -98,6 +98,7 @@ def make_job(world: World, tenant: TenantId, asked: Submission, *, job: JobId, n
             labels=tuple(sorted(asked.node_labels)),
             pools=asked.pools,
             allowed=tuple(sorted(owner.quota.pools)),
+            admitted=world.tables.fleet.admitted.get(owner.id, ()),
         ),
         created_at=now,
         since=now,

@@ -31,6 +31,7 @@ from windlass.core.model.token import IssuedToken
 from windlass.core.model.volume import Volume
 from windlass.core.placement.nodes import Nodes
 from windlass.core.placement.reservation import Reservation
+from windlass.core.world.fleet import Fleet
 from windlass.core.world.records import Gone, Hook, Key, Name, Record, Table
 from windlass.core.world.timers import Due, Timers
 from windlass.core.world.vault import Vault
@@ -85,6 +86,7 @@ class Tables:
         self.reservation: Reservation | None = None
         """What is kept free for the first of those that found no place; see `world.backfill`."""
         self.places = Nodes()
+        self.fleet = Fleet(self.places)
         self.timers = Timers()
         self.typical = Typical()
         """Measured, not derived: it begins empty, and an undo leaves it alone."""
@@ -109,6 +111,9 @@ class Tables:
         self._replacing: Final[dict[Table, Callable[[Any, Any], Record | None]]] = {
             Table.JOBS: self._replace_job,
             Table.RUNS: self._replace_run,
+            Table.POOLS: self.fleet.replace_pool,
+            Table.WORKERS: self.fleet.replace_worker,
+            Table.GROWTHS: self.fleet.replace_growth,
             Table.NODES: self._replace_node,
             Table.VOLUMES: self._replace_volume,
             Table.ACCOUNTS: self._replace_account,
@@ -320,6 +325,8 @@ class Tables:
         self.usage[run.tenant].note_run(run, -1)
         self.reserve.note_run(run, -1)
         self.places.release(run)
+        if not self.is_trial:
+            self.fleet.note_idle(run, self.now)
 
     def _note_run(self, run: Run) -> None:
         self.runs_of[run.job].add(run.id)

@@ -7,6 +7,7 @@ from windlass.core.model.bounds import tenant_faults
 from windlass.core.model.ids import Millis, TenantId
 from windlass.core.model.tenant import Tenant
 from windlass.core.world.finish import doom
+from windlass.core.world.pools import pool_ids
 from windlass.core.world.records import Gone, Table
 from windlass.core.world.secrets import remove_all_of
 from windlass.core.world.world import World
@@ -78,7 +79,7 @@ def find_tenant(world: World, tenant: TenantId) -> Tenant:
 
 
 def _check(world: World, tenant: Tenant) -> None:
-    pools = {node.pool for node in world.tables.nodes.values()}
+    pools = set(pool_ids(world))
     known = world.tables.tenants.get(tenant.id)
     if known is not None:
         pools |= set(known.quota.pools)  # a pool that has lost its last node may stay named

@@ -1,0 +1,158 @@
+"""What an admin does with a pool: create it, change it, take it away. Its price goes into the one list of prices."""
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from windlass.core.errors import Conflict, Fault, Invalid, NotFound
+from windlass.core.model.bounds import pool_faults
+from windlass.core.model.ids import Millis, PoolId
+from windlass.core.model.money import PriceBook
+from windlass.core.model.pool import Pool
+from windlass.core.model.resources import Resources
+from windlass.core.world.records import PRICES_KEY, Table
+from windlass.core.world.world import World
+
+SLICE = "slice"
+
+
+def create_pool(world: World, pool: Pool, prices: PriceBook | None, *, now: Millis) -> Pool:
+    """Conflict when there is one of that name; Invalid with every fault when it cannot be meant or has no room here."""
+    if pool.id in world.tables.fleet.pools:
+        raise Conflict(
+            f"there is a pool {pool.id!r} already", code="pool-exists", hint="change it, or choose another name"
+        )
+    return _set(world, replace(pool, created_at=now), prices, now)
+
+
+def change_pool(world: World, pool: Pool, prices: PriceBook | None, *, now: Millis) -> Pool:
+    """All of it but its kind and when it was created. Workers that are there keep the size they have."""
+    known = find_pool(world, pool.id)
+    if known.kind is not pool.kind or known.provisioner != pool.provisioner:
+        raise Conflict(
+            f"pool {pool.id!r} is {known.kind}: that cannot be changed",
+            code="pool-kind",
+            hint="make another pool, and delete this one when it is empty",
+        )
+    if known.scaling is not None and pool.scaling is not None and known.scaling.worker != pool.scaling.worker:
+        _check_empty(world, pool.id, "other workers can be described only while it has none")
+    return _set(world, replace(pool, created_at=known.created_at), prices, now)
+
+
+def delete_pool(world: World, pool: PoolId, *, now: Millis) -> int:
+    """Refused while it has nodes or workers. Its history stays for as long as history is kept."""
+    find_pool(world, pool)
+    _check_empty(world, pool, "pause it and scale it to 0 first, or drain and remove its nodes")
+    with world.decision(now):
+        _set_prices(world, pool, None)
+        if pool in world.tables.fleet.growths:
+            world.drop(Table.GROWTHS, pool)
+        world.drop(Table.POOLS, pool)
+        _fit_ground(world, now)
+    return world.number
+
+
+def find_pool(world: World, pool: PoolId) -> Pool:
+    found = world.tables.fleet.pools.get(pool)
+    if found is None:
+        known = ", ".join(sorted(world.tables.fleet.pools)) or "none yet"
+        raise NotFound(f"no pool {pool!r}", hint=f"there are: {known}")
+    return found
+
+
+def pool_ids(world: World) -> frozenset[PoolId]:
+    """Those on record, and those that only nodes name."""
+    return frozenset(world.tables.fleet.pools) | {node.pool for node in world.tables.nodes.values()}
+
+
+def _set(world: World, pool: Pool, prices: PriceBook | None, now: Millis) -> Pool:
+    faults = [*pool_faults(pool), *_room_faults(world, pool)]
+    if faults:
+        raise Invalid(
+            f"pool {pool.id!r} has {len(faults)} fault{'s' * (len(faults) != 1)}", code="pool-invalid", faults=faults
+        )
+    with world.decision(now):
+        if world.tables.fleet.pools.get(pool.id) != pool:
+            world.put(Table.POOLS, pool.id, pool)
+        _set_prices(world, pool.id, prices)
+        _fit_ground(world, now)
+    return pool
+
+
+def _set_prices(world: World, pool: PoolId, prices: PriceBook | None) -> None:
+    known = world.tables.prices
+    if known.pools.get(pool) == prices:
+        return
+    others = {name: book for name, book in known.pools.items() if name != pool}
+    pools = others if prices is None else {**others, pool: prices}
+    world.put(Table.PRICES, PRICES_KEY, replace(known, pools=pools))
+
+
+def _check_empty(world: World, pool: PoolId, hint: str) -> None:
+    workers = len(world.tables.fleet.workers_of(pool))
+    nodes = sum(node.pool == pool and node.id not in world.tables.fleet.workers for node in world.tables.nodes.values())
+    if workers or nodes:
+        parts = [
+            f"{count} {noun}{'s' * (count != 1)}" for count, noun in ((workers, "worker"), (nodes, "node")) if count
+        ]
+        raise Conflict(f"pool {pool!r} has {' and '.join(parts)}", code="pool-busy", hint=hint)
+
+
+# — slices are cut from one machine: together they never come to more than it has —
+
+
+def _room_faults(world: World, pool: Pool) -> Iterator[Fault]:
+    if pool.provisioner != SLICE:
+        return
+    fleet = world.tables.fleet
+    if fleet.ground is None:
+        yield Fault("spec.provisioner", "there is no machine here that slices could be cut from")
+        return
+    others = fleet.reserved(SLICE, besides=pool.id)
+    left = fleet.ground.capacity - others - pool.reach
+    for what, over in _below_nothing(left):
+        yield Fault(
+            "spec.scaling.max",
+            f"its workers may come to {_amount(what, pool.reach)}; of the machine's {_amount(what, fleet.ground.capacity)}, "
+            f"{_amount(what, others)} are other pools': {_amount(what, over)} too many",
+        )
+    slot = world.tables.places.slot(fleet.ground.node)
+    if slot is None or any(_below_nothing(left)):
+        return
+    held = slot.node.capacity - slot.free
+    for what, over in _below_nothing(left - held):
+        yield Fault(
+            "spec.scaling.max",
+            f"node {fleet.ground.node} would keep {_amount(what, left)}, and runs there hold {_amount(what, held)} now: "
+            f"{_amount(what, over)} too many",
+        )
+
+
+def _fit_ground(world: World, now: Millis) -> None:
+    """The machine's own node keeps what no slice may ever take, so that nothing is promised twice."""
+    ground = world.tables.fleet.ground
+    node = world.tables.nodes.get(ground.node) if ground is not None else None
+    if ground is not None and node is not None:
+        world.set_node(replace(node, capacity=ground.capacity - world.tables.fleet.reserved(SLICE)), now=now)
+
+
+def _below_nothing(room: Resources) -> Iterator[tuple[str, Resources]]:
+    short = Resources(
+        cpu_millis=max(0, -room.cpu_millis), memory_bytes=max(0, -room.memory_bytes), gpus=max(0, -room.gpus)
+    )
+    if short.cpu_millis:
+        yield "cpu", short
+    if short.memory_bytes:
+        yield "memory", short
+    if short.gpus:
+        yield "gpu", short
+
+
+def _amount(what: str, of: Resources) -> str:
+    match what:
+        case "cpu":
+            return f"{of.cpu_millis / 1000:g} cores"
+        case "memory":
+            return f"{of.memory_bytes} bytes"
+        case _:
+            return f"{of.gpus} GPUs"

@@ -1,0 +1,210 @@
+"""Pools under any interleaving of load, time, drains, access changes and a provider that is slow, fails or doubles."""
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from msgspec.structs import replace
+
+from tests.core.pool_home import GROW, START, a_growing_world, a_pool, node_of, over
+from windlass.core.errors import WindlassError
+from windlass.core.model.ids import LOCAL_TENANT, Millis, NodeId, TenantId
+from windlass.core.model.pool import Change, WorkerState
+from windlass.core.model.resources import NOTHING
+from windlass.core.world.growth import give_up, scale
+from windlass.core.world.place import place
+from windlass.core.world.pools import change_pool
+from windlass.core.world.records import KEPT, Table, decode, encode
+from windlass.core.world.submit import submit
+from windlass.core.world.workers import bury, cordon, drain, is_busy, join_node, uncordon
+from windlass.core.world.world import World
+from windlass.testing.builders import GIB, a_job_id, a_submission
+
+ACME = TenantId("acme")
+COOLDOWN = 30_000
+SCALING = {
+    "workers_max": 3,
+    "cooldown_up_ms": Millis(COOLDOWN),
+    "cooldown_down_ms": Millis(COOLDOWN),
+    "ready_within_ms": Millis(20_000),
+    "idle_ms": Millis(60_000),
+}
+
+
+class Pools(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = a_growing_world(ACME, **SCALING)
+        self.now = START
+        self.made: set[NodeId] = set()
+        """Workers that the provider really has."""
+        self.changes: list[Change] = []
+        self.is_closed = False
+        self.durable: dict[tuple[Table, str], bytes | None] = {}
+
+    # — load —
+
+    @rule(
+        tenant=st.sampled_from([LOCAL_TENANT, ACME]),
+        cpu=st.sampled_from([500, 1000, 2000]),
+        must_grow=st.booleans(),
+        wants_label=st.booleans(),
+    )
+    def submit(self, tenant: TenantId, cpu: int, must_grow: bool, wants_label: bool) -> None:
+        asked = replace(
+            a_submission(cpu=cpu, memory=GIB),
+            pools=(GROW,) if must_grow else (),
+            node_labels=(("size", "small"),) if wants_label else (),
+        )
+        try:
+            submit(self.world, tenant, asked, job=a_job_id(), now=self.now)
+        except WindlassError as refused:
+            assert refused.code == "fits-nowhere"  # noqa: PT017 — the only way it may be refused
+            assert wants_label or (self.is_closed and tenant == LOCAL_TENANT)
+
+    @rule()
+    def place(self) -> None:
+        for run in place(self.world, now=self.now):
+            node, shape = self.world.tables.nodes[run.node], self.world.tables.jobs[run.job].shape
+            assert node.takes_runs or node.id in self.world.tables.fleet.workers, "a worker's last run may end it"
+            assert not shape.pools or node.pool in shape.pools
+            assert set(shape.labels) <= set(node.labels)
+            if self.is_closed and node.pool == GROW:
+                assert run.tenant == ACME
+
+    @precondition(lambda self: any(not run.is_over for run in self.world.tables.runs.values()))
+    @rule(data=st.data())
+    def end_a_run(self, data: st.DataObject) -> None:
+        live = sorted(run.id for run in self.world.tables.runs.values() if not run.is_over)
+        over(self.world, data.draw(st.sampled_from(live)), self.now)
+
+    # — time, and the autoscaler —
+
+    @rule(seconds=st.sampled_from([1, 10, 31, 61]))
+    def wait(self, seconds: int) -> None:
+        self.now = Millis(self.now + seconds * 1000)
+
+    @rule()
+    def scale(self) -> None:
+        give_up(self.world, GROW, now=self.now)
+        busy = {worker for worker in self.world.tables.fleet.workers if is_busy(self.world, worker)}
+        step = scale(self.world, GROW, now=self.now)
+        if step is not None and step.verdict.by:
+            assert not busy & {NodeId(name) for name in step.workers}
+            self.changes.append(Change(at=self.now, by=step.verdict.by))
+
+    # — the provider —
+
+    @rule(data=st.data())
+    def provider_works(self, data: st.DataObject) -> None:
+        """It makes some of what was asked for, twice if it likes, and takes some of what is ending back."""
+        for worker in list(self.world.tables.fleet.workers.values()):
+            match data.draw(st.sampled_from(["nothing", "act", "act twice"])):
+                case "nothing":
+                    continue
+                case acts if worker.state is WorkerState.ASKED:
+                    self.made.add(worker.id)
+                    for _ in range(acts.count("act") + acts.count("twice")):
+                        join_node(self.world, node_of(worker, self.world), now=self.now)
+                case _ if worker.state is WorkerState.ENDING and not is_busy(self.world, worker.id):
+                    self.made.discard(worker.id)
+                    assert bury(self.world, worker.id, now=self.now)
+
+    # — people —
+
+    @rule(data=st.data(), act=st.sampled_from([cordon, uncordon, drain]))
+    def hold_back_a_node(self, data: st.DataObject, act: object) -> None:
+        node = data.draw(st.sampled_from(sorted(self.world.tables.nodes)))
+        try:
+            act(self.world, node, now=self.now)  # type: ignore[operator]
+        except WindlassError as refused:
+            assert refused.code == "worker-ending"  # noqa: PT017
+
+    @rule(is_closed=st.booleans())
+    def change_access(self, is_closed: bool) -> None:
+        self.is_closed = is_closed
+        tenants = (ACME,) if is_closed else ()
+        change_pool(self.world, a_pool(tenants=tenants, **SCALING), None, now=self.now)
+
+    @rule()
+    def restart(self) -> None:
+        """The World made anew from what the journal wrote: the same pools, workers, cooldowns and rights."""
+        before = self.world.tables.fleet
+        for entry in self.world.journal.take(1 << 30):
+            self.durable[entry.table, entry.key] = encode(entry.new) if entry.new is not None else None
+        again = World(epoch=self.world.epoch + 1)
+        again.number, again.tables.now = self.world.number, self.world.tables.now
+        for table in KEPT:
+            for (kind, key), value in self.durable.items():
+                if kind is table and value is not None:
+                    again.load(table, key, decode(table, value))
+        fleet = again.tables.fleet
+        fleet.ground = before.ground
+        assert (fleet.pools, fleet.workers, fleet.growths, fleet.admitted) == (
+            before.pools,
+            before.workers,
+            before.growths,
+            before.admitted,
+        )
+        self.world = again
+
+    # — what holds after every step —
+
+    @invariant()
+    def never_more_than_the_maximum(self) -> None:
+        assert len(self.world.tables.fleet.workers) <= 3
+        assert self.made <= set(self.world.tables.fleet.workers), "a worker that nobody knows of"
+
+    @invariant()
+    def never_overcommitted(self) -> None:
+        tables = self.world.tables
+        for node in tables.nodes.values():
+            live = [tables.runs[run] for run in tables.runs_on.get(node.id, ()) if not tables.runs[run].is_over]
+            assert sum((run.needs for run in live), NOTHING).fits_in(node.capacity)
+        ground = tables.fleet.ground
+        assert ground is not None
+        assert sum((node.capacity for node in tables.nodes.values()), NOTHING).fits_in(ground.capacity)
+
+    @invariant()
+    def no_busy_worker_is_gone(self) -> None:
+        tables = self.world.tables
+        assert all(run.node in tables.nodes for run in tables.runs.values() if not run.is_over)
+
+    @invariant()
+    def at_most_one_change_a_cooldown(self) -> None:
+        for first, second in zip(self.changes, self.changes[1:], strict=False):
+            same_way = (first.by > 0) == (second.by > 0)
+            if same_way or second.by < 0:
+                assert second.at - first.at >= COOLDOWN
+
+    def teardown(self) -> None:
+        """Left alone, with a provider that works, it comes to rest: drains end, nothing is left, no job waits."""
+        change_pool(self.world, a_pool(**SCALING), None, now=self.now)
+        for node in list(self.world.tables.nodes):
+            if node not in self.world.tables.fleet.workers:
+                uncordon(self.world, node, now=self.now)
+        for _ in range(200):
+            self.now = Millis(self.now + 10_000)
+            self._provide()
+            for run in [run for run in self.world.tables.runs.values() if not run.is_over]:
+                over(self.world, run, self.now)
+            place(self.world, now=self.now)
+            give_up(self.world, GROW, now=self.now)
+            scale(self.world, GROW, now=self.now)
+        assert not self.world.tables.jobs
+        assert not self.world.tables.fleet.workers
+        assert set(self.world.tables.nodes) == {NodeId("n1")}
+
+    def _provide(self) -> None:
+        for worker in list(self.world.tables.fleet.workers.values()):
+            if worker.state is WorkerState.ASKED:
+                join_node(self.world, node_of(worker, self.world), now=self.now)
+            elif worker.state is WorkerState.ENDING and not is_busy(self.world, worker.id):
+                bury(self.world, worker.id, now=self.now)
+            elif worker.id in self.world.tables.nodes and worker.state is WorkerState.READY:
+                uncordon(self.world, worker.id, now=self.now)
+
+
+TestPools = Pools.TestCase
+TestPools.settings = settings(
+    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
