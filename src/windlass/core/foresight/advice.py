@@ -18,7 +18,7 @@ from windlass.core.model.job import Job
 from windlass.core.model.node import Node, NodeState
 from windlass.core.model.resources import Resources
 from windlass.core.model.tenant import SHARE, Budget, Tenant
-from windlass.core.placement.nodes import Slot, refusal
+from windlass.core.placement.nodes import Slot
 from windlass.core.world.bursts import ask_burst
 from windlass.core.world.place import place
 from windlass.core.world.records import Table
@@ -194,7 +194,7 @@ def _tenant(changed: Tenant) -> Change:
 def _ask_less(world: World, job: Job) -> Iterator[tuple[Advice, Change]]:
     """As much as the node has free that comes nearest to what it asks for."""
     needs = job.shape.needs
-    slots = [slot for slot in world.tables.places if _is_only_full(job, slot)]
+    slots = [slot for slot in world.tables.places if _is_only_full(world, job, slot)]
     best = min(slots, key=lambda slot: (_shortfall(needs, slot.free), slot.node.id), default=None)
     if best is None:
         return
@@ -220,10 +220,10 @@ def _ask_less(world: World, job: Job) -> Iterator[tuple[Advice, Change]]:
     yield Advice(does="ask-less", says=says, values=values), _job(smaller)
 
 
-def _is_only_full(job: Job, slot: Slot) -> bool:
+def _is_only_full(world: World, job: Job, slot: Slot) -> bool:
     """It has too little free now, and nothing else against it."""
     roomy = replace(job.shape, needs=Resources())
-    return refusal(roomy, slot) is None
+    return world.tables.places.refusal(roomy, slot) is None
 
 
 def _shortfall(needs: Resources, free: Resources) -> int:

@@ -15,7 +15,7 @@ from windlass.core.model.calendar import day_of, month_of
 from windlass.core.model.ids import Millis
 from windlass.core.model.job import Job
 from windlass.core.model.tenant import SHARE, QuotaPolicy, Tenant
-from windlass.core.placement.nodes import Spot, refusal
+from windlass.core.placement.nodes import Spot
 from windlass.core.world.gate import WORKERS_USED, nodes_allowed, session_of
 from windlass.core.world.world import World
 
@@ -202,7 +202,7 @@ def _node(world: World, job: Job) -> Gate:
     refused: Counter[str] = Counter()
     taking = 0
     for slot in world.tables.places:
-        reason = refusal(job.shape, slot)
+        reason = world.tables.places.refusal(job.shape, slot)
         if reason is None:
             taking += 1
         else:
