@@ -48,7 +48,18 @@ def run(kubeconfig: Path | None, context: str | None, host: str, port: int, log_
             failpoints=from_environment(os.environ),
         )
 
-    anyio.run(main)
+    try:
+        anyio.run(main)
+    except BaseExceptionGroup as group:
+        raise _first(group) from group
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What went wrong first ends the process, with its own words; the rest are its consequences."""
+    first: BaseException = group
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return first
 
 
 command.add_command(manifest)

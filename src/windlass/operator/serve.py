@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any, cast
 
 import anyio
 import kopf
@@ -21,6 +22,7 @@ from windlass.operator.queue import WorkQueue
 from windlass.operator.reconcile import Reconciler
 from windlass.operator.settings import OperatorSettings
 from windlass.ports.failpoints import Failpoints
+from windlass.wire.kube.names import OPERATOR
 
 log = structlog.get_logger(__name__)
 
@@ -67,6 +69,8 @@ async def _watch(registry: kopf.OperatorRegistry, settings: OperatorSettings, re
         clusterwide=not settings.namespaces,
         namespaces=settings.namespaces,
         standalone=True,
+        # Else it would ask who runs it, and a pod's user has no name.
+        identity=cast(Any, OPERATOR),
         ready_flag=ready,
     )
 

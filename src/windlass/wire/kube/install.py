@@ -74,6 +74,7 @@ def deployment(image: str, namespace: str, environment: Mapping[str, str]) -> Do
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         },
+        "volumeMounts": [{"name": "scratch", "mountPath": "/tmp"}],  # noqa: S108 - the one place it may write to
     }
     pod: Document = {
         "metadata": {"labels": dict(_LABELS)},
@@ -85,6 +86,7 @@ def deployment(image: str, namespace: str, environment: Mapping[str, str]) -> Do
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
             "containers": [container],
+            "volumes": [{"name": "scratch", "emptyDir": {"sizeLimit": "16Mi"}}],
         },
     }
     return {
