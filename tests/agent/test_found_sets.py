@@ -137,3 +137,20 @@ def test_the_same_set_twice_and_a_stop_after_it_lead_to_one_start_and_one_end() 
         ]
 
     assert run_virtual(main) == (1, [RunStarted, RunEnded])
+
+
+def test_what_a_run_used_is_reported_with_its_end_and_nothing_of_one_too_short_to_be_looked_at() -> None:
+    async def used(loop: VirtualLoop, seconds: str) -> tuple[int | None, int | None]:
+        bench = Bench(loop)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(bench.agent.run)
+            needs = Resources(cpu_millis=100, memory_bytes=64 << 20)
+            asked = an_assignment(command=("sleep", seconds))
+            bench.tell(1, replace(asked, spec=replace(asked.spec, needs=needs)))
+            await anyio.sleep(60)
+            tasks.cancel_scope.cancel()
+        [end] = [fact for fact in bench.link.facts if isinstance(fact, RunEnded)]
+        return end.cpu_used_ms, end.memory_peak_bytes
+
+    assert run_virtual(lambda loop: used(loop, "30")) == (15_000, 16 << 20)
+    assert run_virtual(lambda loop: used(loop, "1")) == (None, None)

@@ -85,6 +85,21 @@ async def test_too_much_memory_is_named(runtime: DockerRuntime) -> None:
     assert (seen.phase, seen.is_oom, seen.exit_code) == (Phase.EXITED, True, 137)
 
 
+async def test_what_a_container_uses_can_be_seen_while_it_runs_and_not_after(runtime: DockerRuntime) -> None:
+    assignment = an_assignment("busy", "while :; do :; done")
+    await runtime.ensure_volume(assignment.volume, labels={})
+    await runtime.create(assignment)
+    assert await runtime.usage(assignment.run) is None
+    await runtime.start(assignment.run)
+    with anyio.fail_after(DEADLINE_SECONDS):
+        while (used := await runtime.usage(assignment.run)) is None or used.cpu_used_ms < 50:
+            await anyio.sleep(0.05)  # the fact awaited is the processor time it has used
+    assert 0 < used.memory_peak_bytes <= 64 << 20
+    await runtime.stop(assignment.run, grace_ms=Millis(0))
+    assert await runtime.usage(assignment.run) is None
+    assert await runtime.usage(RunId("nobody-1")) is None
+
+
 async def test_a_fork_bomb_meets_its_limit(runtime: DockerRuntime) -> None:
     script = "for i in $(seq 30); do sleep 60 & done; echo made it"
     seen, lines = await _run(runtime, an_assignment("forks", script, pids_max=10))

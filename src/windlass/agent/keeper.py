@@ -4,6 +4,7 @@ Every step may be repeated after a crash: what the runtime and the journal alrea
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import anyio
 import structlog
@@ -32,6 +33,7 @@ from windlass.ports.runtime import (
     Phase,
     Runtime,
     Stream,
+    Used,
 )
 
 log = structlog.get_logger()
@@ -45,6 +47,8 @@ _PULL_PAUSE_MS = 1_000
 _ENGINE_PAUSE_MS = 1_000
 _REFUSALS_MAX = 5
 _SILENCE_SECONDS = 60
+_FIRST_LOOK_MS, _LOOK_MS_MAX = 2_000, 16_000
+"""Between two looks at what a run uses; what ends before the first is not measured."""
 _NO_TIME = "1970-01-01T00:00:00.000000000Z"
 _TAIL_LINES, _TAIL_CHARACTERS = 20, 500
 
@@ -74,6 +78,9 @@ class Keeper:
         self._start_slots = start_slots
         self._stop_asked = anyio.Event()
         self._cause: StopCause | None = None
+        self._used: Used | None = None
+        self._looked_at_ms = 1
+        """How long it had run when that was seen."""
         self.dismissal = anyio.CancelScope()
         """Cancelled when the run is no longer this node's to keep."""
         self.has_left = anyio.Event()
@@ -195,6 +202,7 @@ class Keeper:
             async with anyio.create_task_group() as stoppers:
                 stoppers.start_soon(self._stop_when_asked)
                 stoppers.start_soon(self._stop_at_deadline)
+                stoppers.start_soon(self._look_at_usage)
                 seen = self._measured(await self._runtime.wait(self.assignment.run))
                 stoppers.cancel_scope.cancel()
             await self._drain(writer, copied)
@@ -222,7 +230,26 @@ class Keeper:
     def _measured(self, seen: Observed) -> Observed:
         """The engine's record of how long it ran is a difference of wall times: a clock that jumped must not be charged."""
         ours = Millis(max(0, self._clock.now() - self._started_at()))
-        return replace(seen, ran_ms=min(seen.ran_ms, ours) if seen.ran_ms > 0 else ours)
+        measured = replace(seen, ran_ms=min(seen.ran_ms, ours) if seen.ran_ms > 0 else ours)
+        if self._used is None or seen.cpu_used_ms is not None:
+            return measured
+        # It went on for a while after the last look: as busy as before it, on average.
+        cpu = self._used.cpu_used_ms * max(measured.ran_ms, self._looked_at_ms) // self._looked_at_ms
+        return replace(measured, cpu_used_ms=cpu, memory_peak_bytes=self._used.memory_peak_bytes)
+
+    async def _look_at_usage(self) -> None:
+        """From time to time: an engine forgets what a container used when it ends. The last look is what is reported."""
+        pause = _FIRST_LOOK_MS
+        while True:
+            await self._pause(pause)
+            with suppress(Unavailable):
+                used = await self._runtime.usage(self.assignment.run)
+                if used is None:
+                    return
+                peak = max(used.memory_peak_bytes, self._used.memory_peak_bytes if self._used is not None else 0)
+                self._used = replace(used, memory_peak_bytes=peak)
+                self._looked_at_ms = max(1, self._clock.now() - self._started_at())
+            pause = min(2 * pause, _LOOK_MS_MAX)
 
     async def _stop_when_asked(self) -> None:
         await self._stop_asked.wait()

@@ -50,6 +50,14 @@ class Observed(Struct, frozen=True, kw_only=True):
     """The engine's own words when it could not start it."""
 
 
+class Used(Struct, frozen=True, kw_only=True):
+    """What a run has used until now."""
+
+    cpu_used_ms: int
+    memory_peak_bytes: int
+    """The most that was seen."""
+
+
 class Machine(Struct, frozen=True, kw_only=True):
     """What the node offers."""
 
@@ -167,6 +175,10 @@ class Runtime(Protocol):
         ...
 
     async def observe(self, run: RunId) -> Observed: ...
+
+    async def usage(self, run: RunId) -> Used | None:
+        """Of a run that runs. None: nothing to see; or this runtime tells it with the end."""
+        ...
 
     async def observe_all(self) -> tuple[Observed, ...]:
         """Every run of this installation and node, by label. Unavailable is not the same as empty."""

@@ -18,6 +18,7 @@ from windlass.ports.runtime import (
     Phase,
     StartFailed,
     Terminal,
+    Used,
 )
 from windlass.testing.runtime.archives import pack, unpack
 from windlass.testing.runtime.machine import Container, FakeMachine, Folder, Owner, absent, steps_below
@@ -116,6 +117,16 @@ class FakeRuntime:
         self._machine.check("observe")
         container = self._container(run)
         return self._machine.observe(container) if container else Observed(run=run, phase=Phase.ABSENT)
+
+    async def usage(self, run: RunId) -> Used | None:
+        """Every program keeps half a core busy and holds a quarter of the memory it asked for."""
+        self._machine.check("usage")
+        container = self._container(run)
+        if container is None or self._machine.observe(container).phase is not Phase.RUNNING:
+            return None
+        ran_ms = self._machine.clock.now() - container.started_at
+        needs = container.assignment.spec.needs
+        return Used(cpu_used_ms=ran_ms // 2, memory_peak_bytes=needs.memory_bytes // 4)
 
     async def observe_all(self) -> tuple[Observed, ...]:
         self._machine.check("observe_all")

@@ -8,7 +8,7 @@ from typing import Any, Final
 from windlass.adapters.runtime.docker.labels import read_token
 from windlass.adapters.runtime.docker.refusals import readable_start_error
 from windlass.core.model.ids import Millis, RunId
-from windlass.ports.runtime import Observed, Phase
+from windlass.ports.runtime import Observed, Phase, Used
 
 _PHASES: Final = {
     "created": Phase.CREATED,
@@ -44,6 +44,14 @@ def observed(run: RunId, record: Mapping[str, Any]) -> Observed:
         finished_wall=finished if is_over else None,
         error=readable_start_error(str(state.get("Error") or "")),
     )
+
+
+def used(stats: Mapping[str, Any]) -> Used | None:
+    """From a look at a container's counters; None when it does not run."""
+    memory: Mapping[str, Any] = stats.get("memory_stats") or {}
+    nanos = int(((stats.get("cpu_stats") or {}).get("cpu_usage") or {}).get("total_usage") or 0)
+    peak = int(memory.get("max_usage") or memory.get("usage") or 0)
+    return Used(cpu_used_ms=nanos // 1_000_000, memory_peak_bytes=peak) if nanos and peak else None
 
 
 def seconds(text: str) -> float | None:

@@ -21,7 +21,7 @@ from windlass.adapters.runtime.docker.hardening import ARTIFACTS, run_container
 from windlass.adapters.runtime.docker.images import Images
 from windlass.adapters.runtime.docker.labels import RUN, Owner
 from windlass.adapters.runtime.docker.logs import follow
-from windlass.adapters.runtime.docker.observing import observed
+from windlass.adapters.runtime.docker.observing import observed, used
 from windlass.adapters.runtime.docker.refusals import REFUSED, readable_start_error
 from windlass.adapters.runtime.docker.tars import directories
 from windlass.adapters.runtime.docker.terminals import attached, executed
@@ -44,6 +44,7 @@ from windlass.ports.runtime import (
     Phase,
     StartFailed,
     Terminal,
+    Used,
 )
 
 SETTLE: Final = Millis(500)
@@ -52,6 +53,7 @@ WAIT_SECONDS: Final = 300.0
 """A wait is asked anew after this long: the safety net under a connection that died without a word."""
 CREATED_SECONDS: Final = 1.0
 LOOKS_AT_ONCE: Final = 8
+_ONE_LOOK: Final = {"stream": "false", "one-shot": "true"}
 KILLED: Final = 137
 CAUSE_LOOKS: Final = 3
 CAUSE_PAUSE: Final = Millis(150)
@@ -154,6 +156,17 @@ class DockerRuntime:
     async def observe(self, run: RunId) -> Observed:
         record = await self._inspect(run)
         return Observed(run=run, phase=Phase.ABSENT) if record is None else self._observed(run, record)
+
+    async def usage(self, run: RunId) -> Used | None:
+        """By the engine's own counters, which go with the container's cgroup: after its end there is nothing to ask."""
+        known = await self._identify(run)
+        if known is None:
+            return None
+        try:
+            stats = await self._engine.call("GET", f"/containers/{known.id}/stats", params=_ONE_LOOK)
+        except (NotFound, Conflict):
+            return None
+        return used(stats)
 
     async def observe_all(self) -> tuple[Observed, ...]:
         params = self._owner.filters(RUN) | {"all": "true"}

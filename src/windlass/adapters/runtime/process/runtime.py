@@ -29,7 +29,7 @@ from windlass.core.model.ids import Millis, NodeId, RunId, VolumeId
 from windlass.core.model.resources import Resources
 from windlass.core.model.run import Token
 from windlass.core.model.secret import NOTHING_HANDED, Handed
-from windlass.ports.runtime import ANYBODY, ImageAccess, LogLine, LogPosition, Machine, Observed, Phase, Terminal
+from windlass.ports.runtime import ANYBODY, ImageAccess, LogLine, LogPosition, Machine, Observed, Phase, Terminal, Used
 
 _WAIT_SECONDS = 0.2
 _SHELL = ("/bin/sh", "-i")
@@ -137,6 +137,9 @@ class ProcessRuntime:
 
     async def observe(self, run: RunId) -> Observed:
         return _observed(await self._link.ask("observe", run=run))
+
+    async def usage(self, run: RunId) -> Used | None:
+        return None  # the kernel tells whoever reaps it, exactly
 
     async def observe_all(self) -> tuple[Observed, ...]:
         seen = (await self._link.ask("list"))["seen"]
