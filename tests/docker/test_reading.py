@@ -245,9 +245,9 @@ def test_the_last_entry_is_seen_however_the_bytes_arrive(layout: int, name: str,
     data = _tar(("first", b"x" * 700), (name, b"y" * 1025), layout=layout)
     edges = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
     watch = LastEntry()
-    for start, end in itertools.pairwise(edges):
-        watch.feed(data[start:end])
+    passed = b"".join(data[start : start + watch.feed(data[start:end])] for start, end in itertools.pairwise(edges))
     assert watch.entry == Entry(name, 1025)
+    assert passed == data.rstrip(b"\0") + bytes(-len(data.rstrip(b"\0")) % 512) + bytes(1024)
 
 
 def test_a_directory_has_no_size_and_an_empty_archive_no_entry() -> None:

@@ -59,6 +59,7 @@ class Lane:
         "late",
         "level",
         "listed",
+        "numbered",
         "order",
         "rank",
         "share",
@@ -83,8 +84,10 @@ class Lane:
         self.order: deque[Job] = deque()
         """As they came, by ascending rank: nearly all of them do."""
         self.last: Rank = -_NEVER
-        self.late: list[tuple[Rank, Job]] = []
-        """A heap of those that came after a higher one."""
+        self.late: list[tuple[Rank, int, Job]] = []
+        """A heap of those that came after a higher one, each with its number: a job that left out of turn and came back
+        changed has the rank of the one that is still to be dropped."""
+        self.numbered = 0
         self.gone: dict[int, int] = {}
         """Of those that left out of turn, by identity: how often. They are dropped when they surface."""
 
@@ -113,7 +116,8 @@ class Lane:
             self.order.append(job)
             self.last = rank
         else:
-            heappush(self.late, (rank, job))
+            self.numbered += 1
+            heappush(self.late, (rank, self.numbered, job))
 
     def discard(self, job: Job) -> None:
         """A job that is in it, usually its head."""
@@ -121,7 +125,7 @@ class Lane:
         order, late = self.order, self.late
         if order and order[0] is job:
             order.popleft()
-        elif late and late[0][1] is job:
+        elif late and late[0][2] is job:
             heappop(late)
         else:
             self.gone[id(job)] = self.gone.get(id(job), 0) + 1
@@ -144,17 +148,17 @@ class Lane:
     def jobs(self) -> list[Job]:
         """All of them, in no order."""
         self._tidy()
-        return [*self.order, *(job for _, job in self.late)]
+        return [*self.order, *(job for _, _, job in self.late)]
 
     def _first(self) -> Job:
         order, late = self.order, self.late
         while order and self._was_gone(order[0]):
             order.popleft()
-        while late and self._was_gone(late[0][1]):
+        while late and self._was_gone(late[0][2]):
             heappop(late)
         if not late or (order and rank_of(order[0], self.level) < late[0][0]):
             return order[0]
-        return late[0][1]
+        return late[0][2]
 
     def _was_gone(self, job: Job) -> bool:
         times = self.gone.get(id(job), 0)
@@ -167,7 +171,7 @@ class Lane:
     def _tidy(self) -> None:
         if self.gone:
             self.order = deque(job for job in self.order if not self._was_gone(job))
-            self.late = [entry for entry in self.late if not self._was_gone(entry[1])]
+            self.late = [entry for entry in self.late if not self._was_gone(entry[2])]
             heapify(self.late)
 
 

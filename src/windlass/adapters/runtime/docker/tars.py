@@ -46,23 +46,29 @@ class LastEntry:
         self._extension: int | None = None
         self._name: str | None = None
         self._size: int | None = None
+        self._blanks = 0
 
     async def watch(self, tar: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Without what comes after the archive's end: a receiver that is done reads no more, and its pipe would break."""
         try:
             async for chunk in tar:
-                self.feed(chunk)
-                yield chunk
+                belongs = self.feed(chunk)
+                if belongs:
+                    yield chunk if belongs == len(chunk) else chunk[:belongs]
         except Exception as exc:
             self.failure = exc
             raise
 
-    def feed(self, chunk: bytes) -> None:
+    def feed(self, chunk: bytes) -> int:
+        """How many bytes of it belong to the archive."""
+        if self._is_over:
+            return 0
         if self._skip >= len(chunk) and not self._pending:  # inside a large file: nothing to see
             self._skip -= len(chunk)
-            return
+            return len(chunk)
         data = self._pending + chunk
         at = 0
-        while True:
+        while not self._is_over:
             step = min(self._skip, len(data) - at)
             at, self._skip = at + step, self._skip - step
             if self._skip or len(data) - at < BLOCK:
@@ -71,13 +77,21 @@ class LastEntry:
             if not taken:
                 break
             at += taken
-        self._pending = data[at:]
+        before, self._pending = len(self._pending), data[at:]
+        return at - before if self._is_over else len(chunk)
+
+    @property
+    def _is_over(self) -> bool:
+        """Two blank blocks where a header should be."""
+        return self._blanks == 2
 
     def _block(self, data: bytes, at: int) -> int:
         """Read the header at `at`; how many bytes were used, 0 when an extension's content is not all here yet."""
         header = data[at : at + BLOCK]
         if not header.strip(b"\0"):
+            self._blanks += 1
             return BLOCK
+        self._blanks = 0
         kind, size = header[156], _number(header[124:136])
         if kind in _EXTENSIONS:
             whole = BLOCK + _padded(size)
