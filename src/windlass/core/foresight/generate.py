@@ -115,8 +115,9 @@ def _batches(making: Making, habits: list[_Habit], chance: Chance) -> list[list[
     once = iter(habits if making.jobs >= 2 * making.tenants else ())
     while left:
         # Everyone comes once, if there are jobs enough; then as often as it is its habit.
-        habit = next(once, None) or habits[bisect_right(bounds, chance.below(bounds[-1]))]
-        size = 1 if chance.happens(0.6) else 1 + chance.below(2 * habit.burst)
+        newcomer = next(once, None)
+        habit = newcomer or habits[bisect_right(bounds, chance.below(bounds[-1]))]
+        size = 1 if newcomer is not None or chance.happens(0.6) else 1 + chance.below(2 * habit.burst)
         batches.append(_batch(making, habit, min(size, left), chance))
         left -= len(batches[-1])
     return batches

@@ -1,0 +1,107 @@
+"""What a simulation is shown as: in the terminal, as JSON, and as one page that needs nothing else."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+from windlass.cli.app import build
+from windlass.cli.render.figures import spark
+from windlass.cli.render.report import report_page
+from windlass.core.errors import Invalid
+from windlass.core.foresight.generate import Making, generate
+from windlass.core.foresight.measures import Report, compare
+from windlass.core.foresight.variant import parse_variant
+
+VARIANTS = ("fifo", "wfq", "late=deadlines weight.tenant-01=2 quota.*.jobs=50 pool.pool-1=3 lose=1@10m+5m backfill=off")
+VOID = {"meta", "line", "rect", "br"}
+
+
+def simulated(*words: str) -> Result:
+    return CliRunner().invoke(build({}), ["simulate", *words], standalone_mode=False)
+
+
+def a_report() -> Report:
+    trace = generate(Making(jobs=150, tenants=12, nodes=2, load=3))
+    return compare(trace, [parse_variant(words) for words in VARIANTS])
+
+
+class Nesting(HTMLParser):
+    """Every element that is opened is closed, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.add(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+
+def test_the_page_is_whole_draws_its_plots_itself_and_fetches_nothing() -> None:
+    page = report_page(a_report())
+    nesting = Nesting()
+    nesting.feed(page)
+    assert nesting.open == []
+    assert {"svg", "polyline", "rect", "table"} <= nesting.seen
+    assert not {"script", "link", "img", "iframe"} & nesting.seen
+    assert re.findall(r"https?://|src=|url\(", page) == []
+    assert page == report_page(a_report())
+
+
+def test_a_name_from_a_trace_is_text_and_nothing_else() -> None:
+    report = a_report()
+    figures = report.figures[0]
+    evil = msgspec.structs.replace(figures.tenants[0], tenant="<script>alert(1)</script>")
+    hostile = msgspec.structs.replace(figures, tenants=(evil, *figures.tenants[1:]))
+    page = report_page(msgspec.structs.replace(report, figures=(hostile,)))
+    assert "<script" not in page
+    assert "&lt;script" in page
+
+
+def test_the_command_prints_the_table_and_the_curves_and_writes_what_it_was_asked_to(tmp_path: Path) -> None:
+    page, saved = tmp_path / "a.html", tmp_path / "a.swf"
+    words = ("--generate", "80", "--nodes", "1", "--html", str(page), "--save", str(saved))
+    done = simulated(*words, *(word for variant in VARIANTS for word in ("--variant", variant)))
+    assert done.exception is None
+    assert "80 jobs of 20 tenants" in done.output
+    late = next(line for line in done.output.splitlines() if line.startswith("late"))
+    assert {"deadlines", "weight.tenant-01=2", "quota.*.jobs=50", "pool.pool-1=3", "backfill=off"} <= set(late.split())
+    assert "utilisation over time" in done.output
+    assert page.read_text().startswith("<!doctype html>")
+    again = simulated(str(saved), "--variant", "wfq", "-o", "json")
+    assert again.exception is None
+    assert msgspec.json.decode(again.stdout)["jobs"] == 80
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("a.swf", "--generate", "5"),
+        ("--generate", "0"),
+        ("--generate", "5", "--variant", "wfq", "--variant", "wfq"),
+    ],
+)
+def test_what_cannot_be_meant_is_a_usage_error(words: tuple[str, ...]) -> None:
+    assert type(simulated(*words).exception).__name__ in ("UsageError", "BadParameter")
+
+
+def test_more_than_can_be_made_up_is_refused_by_name() -> None:
+    refused = simulated("--generate", "5", "--tenants", "1000000", "--pools", "2000").exception
+    assert isinstance(refused, Invalid)
+    assert [fault.field for fault in refused.faults] == ["tenants", "pools"]
+
+
+def test_a_curve_shows_everything_that_is_above_nothing() -> None:
+    assert spark([0, 0.001, 1, 0.5], 1.0, width=4) == " ▁█▄"
+    assert spark([], 1.0, width=3) == "   "
