@@ -21,9 +21,9 @@ Cluster = KubeCluster | ExistingCluster
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     if os.environ.get("USE_EXISTING_CLUSTER") == "true" and os.environ.get("KUBECONFIG"):
-        yield ExistingCluster(Path(os.environ["KUBECONFIG"]))
+        yield ExistingCluster(Path(os.environ["KUBECONFIG"]), tmp_path_factory.mktemp("cluster"))
         return
     if not can_have():
         pytest.skip("NO GO AND NO CLUSTER ON THIS MACHINE: the tests on Kubernetes are left out")

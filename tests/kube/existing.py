@@ -2,7 +2,6 @@
 
 import base64
 import subprocess
-import tempfile
 from pathlib import Path
 
 import yaml
@@ -11,8 +10,9 @@ from tests.parts import present
 
 
 class ExistingCluster:
-    def __init__(self, kubeconfig: Path) -> None:
+    def __init__(self, kubeconfig: Path, directory: Path) -> None:
         self.kubeconfig = kubeconfig
+        self._directory = directory
         document = yaml.safe_load(kubeconfig.read_text())
         cluster = document["clusters"][0]["cluster"]
         self.server: str = cluster["server"]
@@ -22,7 +22,7 @@ class ExistingCluster:
         """A file, also when the configuration has the certificate in itself."""
         if "certificate-authority" in cluster:
             return self.kubeconfig.parent / cluster["certificate-authority"]
-        path = Path(tempfile.mkdtemp(prefix="wl-kube-")) / "ca.crt"
+        path = self._directory / "ca.crt"
         path.write_bytes(base64.b64decode(cluster["certificate-authority-data"]))
         return path
 
