@@ -2,7 +2,7 @@
 
 import sys
 
-from bench import admission, containers, dispatch, fairness, simulate, starts, submits
+from bench import admission, containers, dispatch, fairness, simulate, starts, submits, world
 from bench.report import Bench, show
 
 GROUPS: dict[str, Bench] = {
@@ -13,6 +13,7 @@ GROUPS: dict[str, Bench] = {
     "fairness": fairness.main,
     "admission": admission.main,
     "simulate": simulate.main,
+    "world": world.main,
 }
 
 

@@ -12,7 +12,7 @@ from windlass.core.model.node import Node, NodeState
 from windlass.core.model.resources import Resources
 from windlass.core.model.run import Run, Token
 from windlass.core.model.shape import Shape
-from windlass.core.placement.nodes import Nodes, Spot, Waiting, refusal
+from windlass.core.placement.nodes import Nodes, Spot, Waiting
 from windlass.testing.builders import GIB, a_node
 
 A, B, C = TenantId("a"), TenantId("b"), TenantId("c")
@@ -83,7 +83,7 @@ def _search(places: Nodes, shape: Shape) -> Spot | Waiting:
     refused: Counter[str] = Counter()
     fits = []
     for slot in places:
-        reason = refusal(shape, slot)
+        reason = places.refusal(shape, slot)
         if reason is None:
             fits.append(slot)
         else:

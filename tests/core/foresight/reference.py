@@ -81,8 +81,12 @@ def serve(
                 shape = (wishes[first].cores, wishes[first].gib)
                 if shape in yielding:
                     yielding.discard(shape)
-                else:
+                elif promise is None or promise[0] not in waiting:
                     promise, yielding = None, set()
+                elif (wishes[promise[0]].cores, wishes[promise[0]].gib) == shape:
+                    promise = (first, promise[1])
+                else:
+                    promise, yielding = (first, promise[1]), set()
                 continue
             chosen = min(candidates, key=turn)
             wish = wishes[chosen]
@@ -96,8 +100,14 @@ def serve(
                     yielding.discard(shape)
                     continue
                 if promise is not None and promise[0] != first:
-                    promise, yielding = None, set()
-                    continue
+                    if promise[0] not in waiting:
+                        promise, yielding = None, set()
+                        continue
+                    had = (wishes[promise[0]].cores, wishes[promise[0]].gib)
+                    promise = (first, promise[1])
+                    if had != shape:
+                        yielding = set()
+                        continue
                 offers = [_opening(wishes, first, at, free[at], running, now) for at in range(len(nodes))]
                 if promise is None:
                     promise = (first, min(offers)[-1])

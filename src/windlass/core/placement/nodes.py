@@ -178,9 +178,11 @@ class Nodes:
                 for kind in self._classes_for(shape)
                 for item in islice(kind.emptiest(), 4 * limit)
             )
-        return list(
-            islice((slot for slot in kinds if slot.node.takes_runs and not self._never(shape, slot.node)), limit)
-        )
+        return list(islice((slot for slot in kinds if self.could_take(shape, slot.node)), limit))
+
+    def could_take(self, shape: Shape, node: Node) -> bool:
+        """If it were empty."""
+        return node.takes_runs and not self._never(shape, node)
 
     def could_ever_fit(self, shape: Shape) -> tuple[str, ...]:
         """Empty when some node, empty, would take it, or a worker to come; else what the nearest one lacks."""

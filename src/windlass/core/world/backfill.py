@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.core.fairness.lanes import Lane
 from windlass.core.model.ids import Millis, NodeId
@@ -53,15 +54,28 @@ def has_lapsed(world: World) -> bool:
 
 
 def _keeps_promise(world: World, lane: Lane, job: Job) -> bool:
-    """False when the first that is parked is not who was promised something: whoever made way need not do so any more."""
+    """False when the first that is parked is not who was promised something: then who made way is asked again.
+
+    Who is first changes with every placing; the node stays, as long as whoever had it still waits and it can take the next one.
+    """
     tables = world.tables
+    promised = tables.reservation
     if lane.band.yields:
         tables.queue.unpark(lane.band)
         return False
-    if tables.reservation is not None and tables.reservation.job != job.id:
+    if promised is None or promised.job == job.id:
+        return True
+    had = tables.jobs.get(promised.job)
+    slot = tables.places.slot(promised.node)
+    if had is None or not had.is_waiting or slot is None or not tables.places.could_take(job.shape, slot.node):
         tables.forget_promise()
         return False
-    return True
+    if had.shape == job.shape:
+        tables.reservation = replace(promised, job=job.id)
+        return True
+    tables.forget_promise()
+    tables.reservation = opening(job, slot, tables.now)
+    return False
 
 
 def _promised(world: World, first: Job, now: Millis) -> Reservation | None:
