@@ -21,13 +21,12 @@ from windlass.core.model.job import Job
 from windlass.core.model.money import Micros, Prices
 from windlass.core.model.run import Run
 from windlass.core.model.spending import BudgetMark
-from windlass.core.model.tenant import Budget, Tenant
+from windlass.core.model.tenant import Budget
 from windlass.core.savings import PoolOffer, Saving, find_savings
 from windlass.core.world import bursts
 from windlass.core.world.journal import Entry
 from windlass.core.world.pools import pool_ids
 from windlass.core.world.records import PRICES_KEY, Table
-from windlass.core.world.tenants import change_tenant
 from windlass.core.world.world import World
 
 log = structlog.get_logger()
@@ -119,14 +118,6 @@ class Treasury:
             spent=usage.spent_in(month, now) if usage is not None else Micros(0),
             mark=mark if mark is not None and mark.month == month else None,
         )
-
-    async def set_budget(self, tenant: TenantId, budget: Budget | None) -> int:
-        """None takes it away. Whoever was held for it goes on at once if the new one allows it."""
-
-        def verb(now: Millis) -> Tenant:
-            return change_tenant(self._world, replace(self._world.tenant(tenant), budget=budget), now=now)
-
-        return (await self._brain.decide(verb))[1]
 
     # — bursts —
 
