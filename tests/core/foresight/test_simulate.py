@@ -186,7 +186,7 @@ def concurrent_most(outcome: Outcome) -> int:
 
 
 def test_a_thousand_tenants_fifty_pools_and_ten_thousand_jobs_at_once() -> None:
-    made = generate(Making(jobs=12_000, tenants=1_000, pools=50, nodes=2, cores=1_024))
+    made = generate(Making(jobs=12_000, tenants=1_000, pools=50, nodes=2, cores=2_048))
     trace = replace(made, jobs=tuple(replace(job, at=Millis(0)) for job in made.jobs))
     outcome = simulate(trace, parse_variant("wfq"))
     assert len(trace.pools) == 50
