@@ -42,8 +42,11 @@ class Agent:
         clock: Clock,
         failpoints: Failpoints,
         starts_max: int,
+        home: NodeId | None = None,
+        owns: Callable[[RunId], bool] = lambda run: True,
     ) -> None:
-        """`starts_max`: containers being made at once, apart from those that run."""
+        """`starts_max`: containers being made at once, apart from those that run. Several nodes may share one runtime: `home` is
+        the one whose volumes they all use, `owns` says which of the runs found there are this one's to look after."""
         self._node = node
         self._link = link
         self._runtime = runtime
@@ -52,7 +55,8 @@ class Agent:
         self._clock = clock
         self._failpoints = failpoints
         self._start_slots = anyio.CapacityLimiter(starts_max)
-        self._stager = Stager(runtime, blobs, journal, node.id, self._report)
+        self._stager = Stager(runtime, blobs, journal, home or node.id, self._report)
+        self._owns = owns
         self._keepers: dict[RunId, Keeper] = {}
         self._newest = (0, 0)
         """Epoch and number of the newest set obeyed: an older one that was under way longer changes nothing."""
@@ -152,7 +156,7 @@ class Agent:
         while True:
             try:
                 for seen in await self._runtime.observe_all():
-                    if seen.run not in self._wanted and seen.run not in self._kept:
+                    if self._owns(seen.run) and seen.run not in self._wanted and seen.run not in self._kept:
                         log.info("run.stray", run=seen.run, phase=seen.phase)
                         await self._remove_run(seen.run)
                 await self._prune_journal()

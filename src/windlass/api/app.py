@@ -17,6 +17,7 @@ from windlass.api import (
     openapi,
     page,
     plan,
+    pools,
     problems,
     queues,
     registries,
@@ -40,6 +41,8 @@ from windlass.ports.fetcher import Fetcher
 from windlass.ports.signer import Signer
 from windlass.wire import schema
 from windlass.wire.manifests import Manifests
+from windlass.wire.pool import PoolDocument
+from windlass.wire.pooling import ScaleRequest
 from windlass.wire.secret import LoginRequest, SecretRequest
 from windlass.wire.tenancy import TokenRequest
 from windlass.wire.tenant import TenantDocument
@@ -99,6 +102,7 @@ def create_app(
         terminals,
         tenants,
         tokens,
+        pools,
         audit,
         money,
         queues,
@@ -116,6 +120,8 @@ def create_app(
             volumes.CopyFileRequest,
             volumes.CleanupRequest,
             TenantDocument,
+            PoolDocument,
+            ScaleRequest,
             TokenRequest,
             SecretRequest,
             LoginRequest,

@@ -24,15 +24,19 @@ from windlass.agent.agent import Agent
 from windlass.agent.journal import Journal
 from windlass.boot.installation import Identity, Installation
 from windlass.boot.settings import Settings
+from windlass.boot.slices import Nodes, Slices
 from windlass.control.assemble import assemble
 from windlass.control.janitor import Retention
-from windlass.control.observer import NodeLink
 from windlass.control.plane import ControlPlane
 from windlass.control.readmodel import one_thread
 from windlass.core.errors import Conflict, Unavailable
 from windlass.core.model.ids import LOCAL_TENANT, Millis, PoolId
 from windlass.core.model.node import Node
+from windlass.core.model.pool import Pool
 from windlass.core.model.tenant import Tenant
+from windlass.core.world.fleet import Ground
+from windlass.core.world.pools import SLICE, create_pool
+from windlass.core.world.workers import join_node
 from windlass.core.world.world import Policy
 from windlass.ports.fetcher import Fetcher
 from windlass.ports.runtime import Machine, Runtime
@@ -47,6 +51,7 @@ _DAY_MS = 86_400_000
 class Local:
     plane: ControlPlane
     agent: Agent
+    slices: Slices
     clock: ServiceClock
     machine: Machine
     fetcher: Fetcher
@@ -59,6 +64,7 @@ class Local:
             tasks.start_soon(self.plane.run)
             tasks.start_soon(self.clock.run)
             tasks.start_soon(self.agent.run)
+            tasks.start_soon(self.slices.provisioner.run)
 
 
 @asynccontextmanager
@@ -81,6 +87,7 @@ async def open_local(
         journal = Journal(installation.node / "journal")
         stack.callback(journal.close)
         failpoints = from_environment(environ)
+        slices = Slices(installation.node / "slices")
         plane = await assemble(
             store=store,
             tables=tables,
@@ -104,24 +111,17 @@ async def open_local(
                 history_ms=Millis(settings.retention_days * _DAY_MS), audit_ms=Millis(settings.audit_days * _DAY_MS)
             ),
             epoch_seen=journal.epoch,
+            provisioners={SLICE: slices.provisioner},
         )
         _check_runs(plane, machine.kind)
         node = _node(who, machine)
         _set_own_tenant(plane, settings)
-        plane.brain.world.set_node(node, now=clock.now())
-        plane.brain.committer.nudge()
-        agent = Agent(
-            node,
-            link=NodeLink(plane.brain, plane.dispatch, plane.secrets, node.id),
-            runtime=runtime,
-            blobs=blobs,
-            logs=logs,
-            journal=journal,
-            clock=clock,
-            failpoints=failpoints,
-            starts_max=max(2, 2 * machine.capacity.cpu_millis // 1000),
+        _set_ground(plane, node)
+        slices.nodes = nodes = Nodes(
+            plane=plane, home=node, runtime=runtime, blobs=blobs, logs=logs, clock=clock, failpoints=failpoints
         )
-        yield Local(plane=plane, agent=agent, clock=clock, machine=machine, fetcher=fetcher, found=found)
+        agent = nodes.agent(node, journal)
+        yield Local(plane=plane, agent=agent, slices=slices, clock=clock, machine=machine, fetcher=fetcher, found=found)
 
 
 @asynccontextmanager
@@ -159,6 +159,16 @@ def _check_runs(plane: ControlPlane, kind: str) -> None:
             code="runtime-differs",
             hint="start with the runtime you had, or end them first: windlass down",
         )
+
+
+def _set_ground(plane: ControlPlane, node: Node) -> None:
+    """The machine: a static pool of its own that is there by itself, and what slices are cut from."""
+    world, now = plane.brain.world, plane.clock.now()
+    world.tables.fleet.ground = Ground(node=node.id, capacity=node.capacity)
+    if LOCAL_POOL not in world.tables.fleet.pools:
+        create_pool(world, Pool(id=LOCAL_POOL), world.tables.prices.pools.get(LOCAL_POOL), now=now)
+    join_node(world, node, now=now)
+    plane.brain.committer.nudge()
 
 
 def _set_own_tenant(plane: ControlPlane, settings: Settings) -> None:

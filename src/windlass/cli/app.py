@@ -24,7 +24,7 @@ _HERE = "windlass.cli.commands"
 VERBS: Mapping[str, Verb] = {
     "run": Verb(at=f"{_HERE}.run:run", section=RUN, help="Run a command, stream its output, return its exit code."),
     "apply": Verb(at=f"{_HERE}.apply:apply", section=RUN, help="Create what a manifest file describes."),
-    "get": Verb(at=f"{_HERE}.get:get", section=LOOK, help="List jobs, nodes, volumes or tenants."),
+    "get": Verb(at=f"{_HERE}.get:get", section=LOOK, help="List jobs, nodes, volumes, pools or tenants."),
     "describe": Verb(at=f"{_HERE}.describe:describe", section=LOOK, help="Everything about one job or tenant."),
     "logs": Verb(at=f"{_HERE}.logs:logs", section=LOOK, help="What a job printed."),
     "watch": Verb(at=f"{_HERE}.watch:watch", section=LOOK, help="See changes as they happen."),
@@ -48,6 +48,8 @@ VERBS: Mapping[str, Verb] = {
     "delete": Verb(at=f"{_HERE}.change:delete", section=CHANGE, help="Remove jobs and, if asked, their volumes."),
     "cleanup": Verb(at=f"{_HERE}.change:cleanup", section=CHANGE, help="Remove volumes whose time has passed."),
     "tenants": Verb(at=f"{_HERE}.tenants:tenants", section=CHANGE, help="Who shares this server; their tokens."),
+    "pools": Verb(at=f"{_HERE}.pools:pools", section=CHANGE, help="Where work may run, and how it grows."),
+    "nodes": Verb(at=f"{_HERE}.pools:nodes", section=CHANGE, help="Nodes that shall take no new runs."),
     "secrets": Verb(at=f"{_HERE}.secrets:secrets", section=CHANGE, help="Values that jobs are handed when they start."),
     "registries": Verb(at=f"{_HERE}.registries:registries", section=CHANGE, help="Logins at image registries."),
 }

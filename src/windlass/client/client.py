@@ -27,6 +27,7 @@ from windlass.client.documents import (
     Why,
 )
 from windlass.client.governing import Governing
+from windlass.client.pooling import Pooling
 from windlass.client.streams import EventStream, Followed
 from windlass.client.transport import Answer, Query, Stream, Transport, segment
 from windlass.core.errors import Conflict, Unavailable
@@ -46,7 +47,7 @@ _ENCODER = msgspec.json.Encoder(decimal_format="number")
 Applied = Literal["created", "unchanged"]
 
 
-class Client(Governing):
+class Client(Governing, Pooling):
     """Not for use from several threads at once; `another()` gives each its own."""
 
     def __init__(self, connection: Connection, *, transport: Transport | None = None) -> None:

@@ -1,7 +1,10 @@
 """Puts a control plane together from ports: takes the lead, rebuilds the World, wires the loops. Starts nothing."""
 
+from collections.abc import Mapping
+
 from windlass.control.artifacts import Artifacts
 from windlass.control.audit import AuditTrail
+from windlass.control.autoscaler import Autoscaler
 from windlass.control.brain import Brain, rebuild
 from windlass.control.committer import Committer
 from windlass.control.dispatch import Dispatch
@@ -10,6 +13,7 @@ from windlass.control.intake import Intake
 from windlass.control.janitor import Janitor, Retention
 from windlass.control.leadership import take_epoch
 from windlass.control.plane import ControlPlane
+from windlass.control.pools import Pools
 from windlass.control.readmodel import Offload, ReadModel
 from windlass.control.secrets import Secrets
 from windlass.control.specs import Specs
@@ -24,6 +28,7 @@ from windlass.ports.failpoints import Failpoints
 from windlass.ports.fetcher import Fetcher
 from windlass.ports.ids import Ids
 from windlass.ports.logs import Logs
+from windlass.ports.provisioner import Provisioner
 from windlass.ports.readmodel import ReadTables
 from windlass.ports.runtime import Machine, Runtime
 from windlass.ports.secrets import Guard, Sealer
@@ -48,6 +53,7 @@ async def assemble(
     policy: Policy | None = None,
     retention: Retention | None = None,
     epoch_seen: int = 0,
+    provisioners: Mapping[str, Provisioner] | None = None,
 ) -> ControlPlane:
     epoch, fence = await take_epoch(store, epoch_seen=epoch_seen)
     world, revision, marked_at = await rebuild(store, epoch=epoch, policy=policy or Policy(), now=clock.now())
@@ -64,6 +70,8 @@ async def assemble(
     committer.listen(janitor.committed)
     treasury = Treasury(brain, read_model)
     committer.listen(treasury.committed)
+    autoscaler = Autoscaler(brain, provisioners or {})
+    committer.listen(autoscaler.committed)
     return ControlPlane(
         brain=brain,
         dispatch=dispatch,
@@ -72,6 +80,8 @@ async def assemble(
         read_model=read_model,
         tenants=Tenants(brain),
         audit=AuditTrail(brain),
+        pools=Pools(brain, machine.kind),
+        autoscaler=autoscaler,
         janitor=janitor,
         webhooks=webhooks,
         treasury=treasury,

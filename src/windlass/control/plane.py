@@ -9,11 +9,13 @@ from msgspec import Struct
 
 from windlass.control.artifacts import Artifacts
 from windlass.control.audit import AuditTrail
+from windlass.control.autoscaler import Autoscaler
 from windlass.control.brain import Brain
 from windlass.control.dispatch import Dispatch
 from windlass.control.foresight import Foresight
 from windlass.control.intake import Intake
 from windlass.control.janitor import Janitor
+from windlass.control.pools import Pools
 from windlass.control.readmodel import ReadModel
 from windlass.control.secrets import Secrets
 from windlass.control.tenants import Tenants
@@ -47,6 +49,8 @@ class ControlPlane:
     read_model: ReadModel
     tenants: Tenants
     audit: AuditTrail
+    pools: Pools
+    autoscaler: Autoscaler
     janitor: Janitor
     webhooks: Webhooks
     treasury: Treasury
@@ -71,6 +75,7 @@ class ControlPlane:
             self.janitor.run,
             self.webhooks.run,
             self.secrets.run,
+            self.autoscaler.run,
         )
         async with anyio.create_task_group() as tasks:
             for loop in loops:

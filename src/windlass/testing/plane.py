@@ -22,8 +22,11 @@ from windlass.control.readmodel import one_thread
 from windlass.core.errors import Invalid
 from windlass.core.model.ids import LOCAL_TENANT, TenantId
 from windlass.core.model.tenant import Tenant
+from windlass.core.world.fleet import Ground
+from windlass.core.world.workers import join_node
 from windlass.ports.failpoints import NONE
 from windlass.ports.fetcher import Fetched, Fetcher
+from windlass.ports.provisioner import Provisioner
 from windlass.ports.secrets import Sealer
 from windlass.ports.store import Limits, Store
 from windlass.testing.blobs import MemoryBlobs
@@ -62,6 +65,7 @@ async def memory_home(
     fetcher: Fetcher | None = None,
     store: Store | None = None,
     sealer: Sealer | None = None,
+    provisioners: Mapping[str, Provisioner] | None = None,
 ) -> AsyncIterator[MemoryHome]:
     """Everything runs: a job submitted to it is placed, started on the fake machine, and ends."""
     with TemporaryDirectory(prefix="windlass-") as directory:
@@ -87,7 +91,10 @@ async def memory_home(
             guard=journal,
             failpoints=NONE,
             offload=one_thread(),
+            provisioners=provisioners,
         )
+        world = plane.brain.world
+        world.tables.fleet.ground = Ground(node=node.id, capacity=offered.capacity)
         for tenant in tenants:
             plane.brain.world.set_tenant(Tenant(id=tenant), now=clock.now())
         node = a_node("n1", cpu=offered.capacity.cpu_millis, memory=offered.capacity.memory_bytes)
@@ -101,10 +108,11 @@ async def memory_home(
             clock=clock,
             failpoints=NONE,
             starts_max=4,
+            owns=lambda run: (known := world.tables.runs.get(run)) is None or known.node == node.id,
         )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(plane.run)
-            await plane.brain.decide(lambda now: plane.brain.world.set_node(node, now=now))
+            await plane.brain.decide(lambda now: join_node(world, node, now=now))
             tasks.start_soon(agent.run)
             yield MemoryHome(plane=plane, store=kept, machine=machine, directory=root)
             tasks.cancel_scope.cancel()

@@ -42,7 +42,7 @@ _TENTHS: Final = 10
 """Thresholds are kept in thousandths and written in percent."""
 
 
-def _duration(bound: bounds.Bound) -> Written:
+def duration(bound: bounds.Bound) -> Written:
     seconds = {"type": "integer", "minimum": -(-bound.least // 1000), "maximum": bound.most // 1000}
     schema = {"anyOf": [seconds, {**_TEXT, "pattern": DURATION_PATTERN}]}
     return Written(quantities.read_duration, bound, write=lambda millis: f"{write_seconds(millis)} s", schema=schema)
@@ -91,8 +91,8 @@ class QuotaDocument(Strict):
 
 class BurstDocument(Strict):
     factor: Annotated[int, ratio(bounds.BURST_FACTOR, parts=_THOUSANDTHS)] = _BURST.factor
-    span: Annotated[int, _duration(bounds.BURST_SPAN_MS)] = _BURST.span_ms
-    cooldown: Annotated[int, _duration(bounds.BURST_COOLDOWN_MS)] = _BURST.cooldown_ms
+    span: Annotated[int, duration(bounds.BURST_SPAN_MS)] = _BURST.span_ms
+    cooldown: Annotated[int, duration(bounds.BURST_COOLDOWN_MS)] = _BURST.cooldown_ms
     sessions_per_day: Annotated[int, count(bounds.BURSTS_PER_DAY)] = _BURST.sessions_per_day
     price_factor: Annotated[int, ratio(bounds.BURST_PRICE, parts=_THOUSANDTHS)] = _BURST.price_factor
 
@@ -121,8 +121,8 @@ class TenantSpecDocument(Strict):
     burst: BurstDocument = shared(BurstDocument())
     budget: BudgetDocument | None = None
     rate: RateDocument | None = None
-    sla: Annotated[int, _duration(bounds.SPAN_MS)] | None = None
-    default_timeout: Annotated[int, _duration(bounds.SPAN_MS)] | None = None
+    sla: Annotated[int, duration(bounds.SPAN_MS)] | None = None
+    default_timeout: Annotated[int, duration(bounds.SPAN_MS)] | None = None
 
 
 class TenantDocument(Strict):

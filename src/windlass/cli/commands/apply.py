@@ -1,6 +1,7 @@
 """`windlass apply -f`: make what the documents of a file describe. Applying twice changes nothing."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +27,20 @@ from windlass.core.errors import Fault, Invalid, WindlassError
 @output_option("table", "json", "yaml", "name")
 @click.pass_context
 def apply(ctx: click.Context, files: tuple[str, ...], form: str) -> None:
-    """Create the jobs and tenants that FILE describes; those that exist unchanged are left alone, tenants are changed.
+    """Create what FILE describes; jobs that exist unchanged are left alone, tenants and pools are changed.
 
     A file may hold many documents, separated by `---`. All are read before the first is sent.
     """
     documents = [document for file in files for document in read_documents(file)]
     client, made, code = client_of(ctx), list[Any](), exits.OK
+    appliers: dict[str, tuple[str, Callable[[Any], tuple[Any, str]]]] = {
+        "Tenant": ("tenant", client.apply_tenant),
+        "Pool": ("pool", client.apply_pool),
+    }
     for document in documents:
         try:
-            is_tenant = document.get("kind") == "Tenant"
-            made_one, verdict = client.apply_tenant(document) if is_tenant else client.apply(document)
+            noun, send = appliers.get(str(document.get("kind")), ("job", client.apply))
+            made_one, verdict = send(document)
         except WindlassError as exc:
             exc.message = f"{document['metadata']['name']}: {exc.message}"
             show(exc)
@@ -43,7 +48,7 @@ def apply(ctx: click.Context, files: tuple[str, ...], form: str) -> None:
             continue
         made.append(made_one)
         if form in {"table", "name"}:
-            name = f"{'tenant' if is_tenant else 'job'}/{made_one['metadata']['name']}"
+            name = f"{noun}/{made_one['metadata']['name']}"
             say(name + (f" {verdict}" if form == "table" else ""))
     if form in {"json", "yaml"}:
         (show_json if form == "json" else show_yaml)(made[0] if len(documents) == 1 and made else {"items": made})

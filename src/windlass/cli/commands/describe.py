@@ -16,7 +16,7 @@ TAIL = 15
 
 
 @click.command(cls=Command)
-@click.argument("words", metavar="[job|tenant] NAME", nargs=-1, required=True, shell_complete=complete_job)
+@click.argument("words", metavar="[job|tenant|pool] NAME", nargs=-1, required=True, shell_complete=complete_job)
 @click.option("--tail", type=click.IntRange(0), default=TAIL, show_default=True, help="Lines of output at the end.")
 @click.pass_context
 def describe(ctx: click.Context, words: tuple[str, ...], tail: int) -> None:
@@ -27,6 +27,14 @@ def describe(ctx: click.Context, words: tuple[str, ...], tail: int) -> None:
         client = client_of(ctx)
         for name in words[1:]:
             describe_tenant(client.tenant(name))
+        return
+    if len(words) > 1 and words[0] in {"pool", "pools"}:
+        from windlass.cli.commands.pools import describe_pool
+
+        client = client_of(ctx)
+        for name in words[1:]:
+            pool = client.pool(name)
+            describe_pool(pool, client.pool_metrics(name) if pool["spec"]["kind"] == "dynamic" else {})
         return
     names = words[1:] if len(words) > 1 and words[0] in {"job", "jobs", "eaj"} else words
     client = client_of(ctx)

@@ -1,4 +1,4 @@
-"""`windlass get`: lists of jobs, nodes, volumes and tenants, for people and for programs."""
+"""`windlass get`: lists of jobs, nodes, volumes, pools and tenants, for people and for programs."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ from windlass.cli.render import lists
 from windlass.client.client import Client
 from windlass.client.documents import Manifest
 
-KINDS = ("jobs", "job", "nodes", "node", "volumes", "volume", "tenants", "tenant")
+KINDS = ("jobs", "job", "nodes", "node", "volumes", "volume", "tenants", "tenant", "pools", "pool")
 ALIASES = {
     "node": "nodes",
     "no": "nodes",
@@ -21,6 +21,7 @@ ALIASES = {
     "vol": "volumes",
     "pvc": "volumes",
     "tenant": "tenants",
+    "pool": "pools",
     "job": "jobs",
     "eaj": "jobs",
 }
@@ -41,7 +42,7 @@ class Filters:
 
 
 @click.command(cls=Command)
-@click.argument("kind", metavar="jobs|nodes|volumes|tenants", shell_complete=lambda *_: list(KINDS))
+@click.argument("kind", metavar="jobs|nodes|volumes|pools|tenants", shell_complete=lambda *_: list(KINDS))
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=complete_job)
 @output_option()
 @click.option("--state", multiple=True, metavar="STATE", help="Only jobs in this state; may be repeated.")
@@ -63,7 +64,7 @@ def get(
     everything: bool,
     watch: bool,
 ) -> None:
-    """List jobs, nodes, volumes or tenants; or show the named ones.
+    """List jobs, nodes, volumes, pools or tenants; or show the named ones.
 
     \b
       windlass get jobs --state running --label team=vision
@@ -81,9 +82,13 @@ def get(
 
         found = [client.tenant(name) for name in names] if names else list(client.tenants())
         show_tenants(found, form, is_single=len(names) == 1)
+    elif kind == "pools":
+        from windlass.cli.commands.pools import show_pools
+
+        show_pools([client.pool(name) for name in names] if names else client.pools(), form, is_single=len(names) == 1)
     elif kind != "jobs":
         raise click.BadParameter(
-            f"{kind!r} is not a kind; there are jobs, nodes, volumes and tenants", param_hint="KIND"
+            f"{kind!r} is not a kind; there are jobs, nodes, volumes, pools and tenants", param_hint="KIND"
         )
     elif names:
         show_jobs([client.job(name) for name in names], form, is_single=len(names) == 1)

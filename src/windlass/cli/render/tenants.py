@@ -22,8 +22,8 @@ def tenant_lines(tenant: TenantManifest, now: float) -> list[str]:
     rows = [
         ("name", tenant["metadata"].get("name", "-")),
         ("age", age(tenant["metadata"].get("creationTimestamp"), now)),
-        *_flat(tenant["spec"]),
-        *(("now " + name, value) for name, value in _flat(tenant["status"])),
+        *flat(tenant["spec"]),
+        *(("now " + name, value) for name, value in flat(tenant["status"])),
     ]
     width = max(len(name) for name, _ in rows)
     return [f"{name.ljust(width)}  {value}" for name, value in rows]
@@ -84,10 +84,10 @@ def _of(used: Any, limit: Any) -> str:
     return f"{used} of {NO_LIMIT if limit is None else limit}"
 
 
-def _flat(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+def flat(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
     for name, value in document.items():
         if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{name}.")
+            yield from flat(value, f"{prefix}{name}.")
         elif isinstance(value, list):
             yield prefix + name, ", ".join(map(str, value)) or "any"
         else:

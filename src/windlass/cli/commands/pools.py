@@ -1,0 +1,219 @@
+"""`windlass pools` and `windlass nodes`: where work may run, how it grows, and nodes that shall take no more."""
+
+import time
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import click
+
+from windlass.cli import exits
+from windlass.cli.command import Command, client_of
+from windlass.cli.failures import show
+from windlass.cli.output import note, output_option, say, show_json, show_table, show_yaml
+from windlass.cli.render import pools as render
+from windlass.client.documents import Document
+from windlass.core.errors import WindlassError
+
+
+@click.group()
+def pools() -> None:
+    """Where work may run: static pools, and dynamic ones that grow and shrink. To change them is for admins."""
+
+
+@pools.command(cls=Command)
+@click.argument("name")
+@click.option("--cpu", required=True, help="Cores of one worker.")
+@click.option("--memory", required=True, help="Memory of one worker, such as 2Gi.")
+@click.option("--min", "workers_min", type=click.IntRange(0), default=0, show_default=True, help="Workers kept.")
+@click.option("--max", "workers_max", type=click.IntRange(0), required=True, help="Workers at most.")
+@click.option("--spares", type=click.IntRange(0), help="Idle workers kept warm.")
+@click.option("--cooldown-up", help="Between two growths.  [default: 60s]")
+@click.option("--cooldown-down", help="After a change, before workers are given back.  [default: 120s]")
+@click.option("--idle", help="A worker idle for so long is given back.  [default: 30m]")
+@click.option("--tenant", "tenants", multiple=True, help="Who may use it, nobody else; may be repeated.")
+@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Its workers carry it; may be repeated.")
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def create(
+    ctx: click.Context,
+    /,
+    name: str,
+    cpu: str,
+    memory: str,
+    workers_min: int,
+    workers_max: int,
+    spares: int | None,
+    cooldown_up: str | None,
+    cooldown_down: str | None,
+    idle: str | None,
+    tenants: tuple[str, ...],
+    labels: tuple[str, ...],
+    form: str,
+) -> None:
+    """Create a dynamic pool of slices of this machine. Triggers, schedules and prices are said in a manifest: windlass apply.
+
+    \b
+      windlass pools create burst --cpu 500m --memory 1Gi --max 3
+    """
+    bounds = {"min": workers_min, "max": workers_max, "worker": {"cpu": cpu, "memory": memory}}
+    given = {"spares": spares, "cooldownUp": cooldown_up, "cooldownDown": cooldown_down, "idle": idle}
+    spec: dict[str, Any] = {
+        "kind": "dynamic",
+        "tenants": list(tenants),
+        "labels": dict(_pair(label) for label in labels),
+        "scaling": bounds | {key: _span(value) for key, value in given.items() if value is not None},
+    }
+    document = {"apiVersion": "windlass.dev/v1", "kind": "Pool", "metadata": {"name": name}, "spec": spec}
+    made = client_of(ctx).create_pool(document)
+    if form == "table":
+        say(f"pool/{name} created")
+    else:
+        show_pools([made], form, is_single=True)
+
+
+@pools.command("list", cls=Command)
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def list_pools(ctx: click.Context, form: str) -> None:
+    """The pools you may use."""
+    show_pools(client_of(ctx).pools(), form)
+
+
+@pools.command("show", cls=Command)
+@click.argument("name")
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def show_one(ctx: click.Context, name: str, form: str) -> None:
+    """Everything about one pool, and what its autoscaler sees."""
+    client = client_of(ctx)
+    pool = client.pool(name)
+    describe_pool(pool, client.pool_metrics(name) if pool["spec"]["kind"] == "dynamic" else {}, form)
+
+
+@pools.command("scale", cls=Command)
+@click.argument("name")
+@click.argument("workers", type=click.IntRange(0))
+@click.pass_context
+def scale(ctx: click.Context, name: str, workers: int) -> None:
+    """To so many workers, by hand and at once. Busy workers stay; the autoscaler goes on from there unless it is paused."""
+    step = client_of(ctx).scale_pool(name, workers)
+    held = f"; held back: {', '.join(step['held'])}" if step["held"] else ""
+    say(f"pool/{name} {step['by']:+d}{held}")
+
+
+@pools.command("pause", cls=Command)
+@click.argument("name")
+@click.pass_context
+def pause(ctx: click.Context, name: str) -> None:
+    """It no longer grows or shrinks by itself."""
+    client_of(ctx).change_pool(name, {"paused": True})
+    say(f"pool/{name} paused")
+
+
+@pools.command("resume", cls=Command)
+@click.argument("name")
+@click.pass_context
+def resume(ctx: click.Context, name: str) -> None:
+    """It grows and shrinks by itself again."""
+    client_of(ctx).change_pool(name, {"paused": False})
+    say(f"pool/{name} resumed")
+
+
+@pools.command("history", cls=Command)
+@click.argument("name")
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="At most so many, newest first.")
+@output_option("table", "json", "yaml")
+@click.pass_context
+def history(ctx: click.Context, name: str, limit: int, form: str) -> None:
+    """Every change of its size: what was seen, which rule, and what held it back."""
+    found = list(client_of(ctx).scaling(name, limit=limit))
+    if form in {"json", "yaml"}:
+        (show_json if form == "json" else show_yaml)({"items": found})
+    elif found:
+        show_table(render.HISTORY, render.history_rows(found, time.time()))
+    else:
+        note("none yet")
+
+
+@pools.command("delete", cls=Command)
+@click.argument("names", nargs=-1, required=True)
+@click.pass_context
+def delete(ctx: click.Context, names: tuple[str, ...]) -> None:
+    """Delete pools that have no nodes and no workers."""
+    client, code = client_of(ctx), exits.OK
+    for name in names:
+        try:
+            client.delete_pool(name)
+            say(f"pool/{name} deleted")
+        except WindlassError as exc:
+            show(exc)
+            code = code or exits.of_error(exc)
+    ctx.exit(code)
+
+
+@click.group()
+def nodes() -> None:
+    """Nodes that shall take no new runs, for a while or for good. For admins."""
+
+
+@nodes.command("cordon", cls=Command)
+@click.argument("names", nargs=-1, required=True)
+@click.pass_context
+def cordon(ctx: click.Context, names: tuple[str, ...]) -> None:
+    """No new runs there; what runs goes on."""
+    _hold_back(ctx, names, "cordon")
+
+
+@nodes.command("uncordon", cls=Command)
+@click.argument("names", nargs=-1, required=True)
+@click.pass_context
+def uncordon(ctx: click.Context, names: tuple[str, ...]) -> None:
+    """New runs again."""
+    _hold_back(ctx, names, "uncordon")
+
+
+@nodes.command("drain", cls=Command)
+@click.argument("names", nargs=-1, required=True)
+@click.pass_context
+def drain(ctx: click.Context, names: tuple[str, ...]) -> None:
+    """No new runs; a worker is given back after its last, any other node is idle then."""
+    _hold_back(ctx, names, "drain")
+
+
+def show_pools(found: Sequence[Document], form: str, *, is_single: bool = False) -> None:
+    if form in {"json", "yaml"}:
+        (show_json if form == "json" else show_yaml)(found[0] if is_single else {"items": found})
+    elif form == "name":
+        for pool in found:
+            say(f"pool/{pool['metadata']['name']}")
+    else:
+        show_table(render.POOLS, render.pool_rows(found, time.time()))
+
+
+def describe_pool(pool: Document, metrics: Document, form: str = "table") -> None:
+    if form != "table":
+        show_pools([pool], form, is_single=True)
+    else:
+        say("\n".join(render.pool_lines(pool, metrics, time.time())))
+
+
+def _hold_back(ctx: click.Context, names: tuple[str, ...], verb: Literal["cordon", "uncordon", "drain"]) -> None:
+    client, code = client_of(ctx), exits.OK
+    for name in names:
+        try:
+            say(f"node/{name} {client.hold_back(name, verb)['state']}")
+        except WindlassError as exc:
+            show(exc)
+            code = code or exits.of_error(exc)
+    ctx.exit(code)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--label")
+    return key, value
+
+
+def _span(value: Any) -> Any:
+    return int(value) if isinstance(value, str) and value.isdecimal() else value

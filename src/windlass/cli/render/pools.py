@@ -1,0 +1,70 @@
+"""Pools and their history, as people read them."""
+
+from collections.abc import Iterable
+
+from windlass.cli.render.table import Row
+from windlass.cli.render.tenants import flat
+from windlass.cli.render.values import age
+from windlass.client.documents import Document
+
+POOLS = ("NAME", "KIND", "NODES", "WORKERS", "MIN", "MAX", "WORKER", "TENANTS", "PAUSED", "AGE")
+HISTORY = ("WHEN", "BY", "WANTED", "RULE", "HELD BACK BY", "READY", "COMING", "IDLE", "DEPTH")
+
+
+def pool_rows(pools: Iterable[Document], now: float) -> list[Row]:
+    return [_row(pool, now) for pool in pools]
+
+
+def history_rows(steps: Iterable[Document], now: float) -> list[Row]:
+    return [
+        (
+            age(step["at"], now),
+            f"{step['by']:+d}",
+            str(step["wanted"]),
+            step["rule"],
+            ", ".join(step["held"]) or "-",
+            str(step["seen"]["ready"]),
+            str(step["seen"]["coming"]),
+            str(step["seen"]["idle"]),
+            "-" if step["seen"]["depth"] is None else str(step["seen"]["depth"]),
+        )
+        for step in steps
+    ]
+
+
+def pool_lines(pool: Document, metrics: Document, now: float) -> list[str]:
+    """The page about one: what it is, who its workers are, and what its autoscaler sees."""
+    workers = pool["status"]["workers"]
+    rows = [
+        ("name", pool["metadata"]["name"]),
+        ("age", age(pool["metadata"].get("creationTimestamp"), now)),
+        *flat(pool["spec"]),
+        ("now nodes", str(pool["status"]["nodes"])),
+        *((f"worker {one['name']}", _worker(one)) for one in workers),
+        *(("now " + name, "-" if value is None else str(value)) for name, value in metrics.items()),
+    ]
+    width = max(len(name) for name, _ in rows)
+    return [f"{name.ljust(width)}  {value}" for name, value in rows]
+
+
+def _worker(worker: Document) -> str:
+    problem = f", {worker['problem']}" if worker["problem"] else ""
+    return f"{worker['state']}, {worker['runs']} runs{problem}"
+
+
+def _row(pool: Document, now: float) -> Row:
+    spec, status = pool["spec"], pool["status"]
+    scaling = spec["scaling"]
+    worker = scaling["worker"] if scaling else None
+    return (
+        pool["metadata"]["name"],
+        spec["kind"],
+        str(status["nodes"]),
+        str(len(status["workers"])) if scaling else "-",
+        str(scaling["min"]) if scaling else "-",
+        str(scaling["max"]) if scaling else "-",
+        f"{worker['cpu']} / {worker['memory']}" if worker else "-",
+        ", ".join(spec["tenants"]) or "all",
+        "yes" if spec["paused"] else "-",
+        age(pool["metadata"].get("creationTimestamp"), now),
+    )
