@@ -126,7 +126,11 @@ def pool_manifest(
     pool: Pool, prices: PriceBook | None, *, status: Mapping[str, Any], created_at: float
 ) -> dict[str, Any]:
     """As it would have been written, everything spelled out. What comes out can go in again."""
-    book = None if prices is None else PriceBookDocument(**{name: getattr(prices, name) for name in _BOOK_FIELDS})
+    book = (
+        None
+        if prices is None
+        else PriceBookDocument.model_construct(**{name: getattr(prices, name) for name in _BOOK_FIELDS})
+    )
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,

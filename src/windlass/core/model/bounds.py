@@ -118,9 +118,9 @@ def _scaling_faults(scaling: Scaling) -> Iterator[Fault]:
     if len({trigger.measure for trigger in scaling.triggers}) < len(scaling.triggers):
         yield Fault("triggers", "name a measure twice; expected each once at most")
     for index, trigger in enumerate(scaling.triggers[:TRIGGERS_MAX]):
-        yield from _trigger_faults(trigger, f"triggers.{index}.")
+        yield from _trigger_faults(trigger, f"triggers[{index}].")
     for index, schedule in enumerate(scaling.schedules[:SCHEDULES_MAX]):
-        yield from _out_of(POOL_WORKERS, f"schedules.{index}.workers", schedule.workers)
+        yield from _out_of(POOL_WORKERS, f"schedules[{index}].workers", schedule.workers)
     if len(scaling.schedules) > SCHEDULES_MAX:
         yield Fault("schedules", f"names {len(scaling.schedules)}; expected {SCHEDULES_MAX} at most")
 

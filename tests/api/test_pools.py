@@ -1,0 +1,147 @@
+"""Pools over the API: strictly validated, an admin's to change, seen by whom they are open to; nodes held back."""
+
+from typing import Any
+
+import pytest
+
+from tests.api.home import ApiHome
+from windlass.core.model.ids import NodeId, PoolId
+from windlass.core.model.node import NodeState
+from windlass.wire.pooling import PoolManifest, PoolMetrics, ScalingHistory
+
+pytestmark = pytest.mark.anyio
+
+POOLS = "/api/v1/pools"
+
+
+def document(name: str = "grow", **spec: Any) -> dict[str, Any]:
+    scaling = {"max": 2, "worker": {"cpu": "100m", "memory": "64Mi"}}
+    said = {"kind": "dynamic", "scaling": scaling, **spec}
+    return {"apiVersion": "windlass.dev/v1", "kind": "Pool", "metadata": {"name": name}, "spec": said}
+
+
+@pytest.fixture
+def admin(api: ApiHome) -> dict[str, str]:
+    return api.bearer(roles=("admin",))
+
+
+async def test_a_pool_is_created_shown_and_deleted(api: ApiHome, admin: dict[str, str]) -> None:
+    made = await api.client.post(POOLS, json=document(prices={"coreHour": 7}), headers=admin)
+    assert (made.status_code, made.headers["location"]) == (201, f"{POOLS}/grow")
+    PoolManifest.model_validate_json(made.content)
+    assert made.json()["spec"]["prices"]["coreHour"] == 7
+    again = await api.client.post(POOLS, json=document(), headers=admin)
+    assert (again.status_code, again.json()["code"]) == (409, "pool-exists")
+    gone = await api.client.delete(f"{POOLS}/grow", headers=admin)
+    assert gone.status_code == 202
+    assert (await api.client.get(f"{POOLS}/grow")).status_code == 404
+
+
+async def test_a_manifest_that_was_read_can_be_applied_and_changes_nothing(api: ApiHome, admin: dict[str, str]) -> None:
+    spec = document()["spec"]["scaling"] | {"schedules": [{"cron": "0 8 * * 1-5", "workers": 1}], "max": 1}
+    await api.client.put(f"{POOLS}/grow", json=document(scaling=spec, paused=True), headers=admin)
+    read = (await api.client.get(f"{POOLS}/grow", headers=admin)).json()
+    before = api.home.plane.brain.world.number
+    again = await api.client.put(f"{POOLS}/grow", json=read, headers=admin)
+    assert (again.status_code, again.json()["spec"]) == (200, read["spec"])
+    assert api.home.plane.brain.world.number == before
+
+
+async def test_every_fault_is_named_at_once(api: ApiHome, admin: dict[str, str]) -> None:
+    bad = document(
+        scaling={
+            "max": -1,
+            "worker": {"cpu": "a lot"},
+            "schedules": [{"cron": "never", "workers": 1}],
+            "triggers": [{"measure": "mood", "up": 1, "down": 0}],
+            "idle": "0s",
+        },
+        owner="me",
+    )
+    refused = await api.client.post(POOLS, json=bad, headers=admin)
+    fields = {fault["field"] for fault in refused.json()["faults"]}
+    assert refused.status_code == 400
+    assert fields >= {
+        "spec.owner",
+        "spec.scaling.max",
+        "spec.scaling.worker.cpu",
+        "spec.scaling.worker.memory",
+        "spec.scaling.schedules[0].cron",
+        "spec.scaling.triggers[0].measure",
+        "spec.scaling.idle",
+    }
+
+
+async def test_marks_that_cannot_be_meant_are_refused(api: ApiHome, admin: dict[str, str]) -> None:
+    triggers = [{"measure": "cpu", "up": 30, "down": 80}, {"measure": "memory", "up": 500, "down": 1}]
+    scaling = document()["spec"]["scaling"] | {"triggers": triggers}
+    refused = await api.client.post(POOLS, json=document(scaling=scaling), headers=admin)
+    assert (refused.status_code, refused.json()["code"]) == (400, "pool-invalid")
+    fields = [fault["field"] for fault in refused.json()["faults"]]
+    assert fields == ["spec.scaling.triggers[0].down", "spec.scaling.triggers[1].up"]
+
+
+async def test_more_slices_than_the_machine_has_are_refused(api: ApiHome, admin: dict[str, str]) -> None:
+    scaling = {"max": 1000, "worker": {"cpu": "100", "memory": "64Mi"}}
+    refused = await api.client.post(POOLS, json=document(scaling=scaling), headers=admin)
+    assert (refused.status_code, refused.json()["code"]) == (400, "pool-invalid")
+    assert "cores too many" in refused.json()["faults"][0]["message"]
+
+
+async def test_only_admins_change_pools_and_nodes(api: ApiHome, admin: dict[str, str]) -> None:
+    await api.client.post(POOLS, json=document(), headers=admin)
+    node = "/api/v1/nodes/n1"
+    answers = [
+        await api.client.post(POOLS, json=document("other")),
+        await api.client.put(f"{POOLS}/grow", json=document()),
+        await api.client.patch(f"{POOLS}/grow", json={"spec": {"paused": True}}),
+        await api.client.delete(f"{POOLS}/grow"),
+        await api.client.post(f"{POOLS}/grow/scale", json={"workers": 1}),
+        *[await api.client.post(f"{node}/{verb}") for verb in ("cordon", "uncordon", "drain")],
+    ]
+    assert {answer.status_code for answer in answers} == {403}
+    assert api.home.plane.brain.world.tables.nodes[NodeId("n1")].state is NodeState.ACTIVE
+
+
+async def test_a_pool_of_other_tenants_is_as_if_it_were_not_there(api: ApiHome, admin: dict[str, str]) -> None:
+    await api.client.post(POOLS, json=document(tenants=["acme"]), headers=admin)
+    assert (await api.client.get(f"{POOLS}/grow")).status_code == 404
+    assert (await api.client.get(POOLS)).json()["items"] == []
+    assert (await api.client.get(f"{POOLS}/grow/scaling/history")).status_code == 404
+    assert len((await api.client.get(POOLS, headers=admin)).json()["items"]) == 1
+
+
+async def test_scaling_by_hand_is_told_in_the_history(api: ApiHome, admin: dict[str, str]) -> None:
+    await api.client.post(POOLS, json=document(paused=True), headers=admin)
+    step = await api.client.post(f"{POOLS}/grow/scale", json={"workers": 2}, headers=admin)
+    assert (step.status_code, step.json()["by"], step.json()["rule"]) == (200, 2, "by hand")
+    told = await api.client.get(f"{POOLS}/grow/scaling/history")
+    assert [item["by"] for item in told.json()["items"]] == [2]
+    ScalingHistory.model_validate_json(told.content)
+    seen = await api.client.get(f"{POOLS}/grow/metrics")
+    PoolMetrics.model_validate_json(seen.content)
+    assert seen.json()["coming"] == 2
+    refused = await api.client.post(f"{POOLS}/grow/scale", json={"workers": 3}, headers=admin)
+    assert (refused.status_code, refused.json()["code"]) == (400, "pool-bounds")
+    busy = await api.client.delete(f"{POOLS}/grow", headers=admin)
+    assert (busy.status_code, busy.json()["code"]) == (409, "pool-busy")
+
+
+async def test_a_change_leaves_what_it_does_not_name(api: ApiHome, admin: dict[str, str]) -> None:
+    await api.client.post(POOLS, json=document(prices={"coreHour": 7}), headers=admin)
+    await api.client.patch(f"{POOLS}/grow", json={"spec": {"scaling": {"max": 1}}}, headers=admin)
+    pool = api.home.plane.pools.find(PoolId("grow"))
+    prices = api.home.plane.pools.prices(pool.id)
+    assert pool.scaling is not None
+    assert prices is not None
+    assert (pool.scaling.workers_max, pool.scaling.worker.cpu_millis, prices.core_hour) == (1, 100, 7)
+
+
+async def test_a_cordoned_node_takes_nothing_until_it_is_uncordoned(api: ApiHome, admin: dict[str, str]) -> None:
+    cordoned = await api.client.post("/api/v1/nodes/n1/cordon", headers=admin)
+    assert (cordoned.status_code, cordoned.json()) == (200, {"name": "n1", "state": "cordoned"})
+    job = await api.submit("true")
+    await api.client.post("/api/v1/nodes/n1/uncordon", headers=admin)
+    assert (await api.until(job["metadata"]["uid"]))["status"]["state"] == "SUCCEEDED"
+    absent = await api.client.post("/api/v1/nodes/n9/drain", headers=admin)
+    assert absent.status_code == 404
