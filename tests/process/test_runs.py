@@ -141,6 +141,15 @@ async def test_what_cannot_be_run_says_why_and_never_ran(
     assert words in seen.error
 
 
+async def test_where_a_command_was_looked_for_is_not_said_for_it_may_be_a_secret(node: Node) -> None:
+    async with node.runtime() as runtime:
+        await runtime.create(an_assignment("r-1", "true", env=(("PATH", "/canary"),)))
+        with pytest.raises(StartFailed, match="no such command: 'true' on its PATH"):
+            await runtime.start(RunId("r-1"))
+        seen = await finish(runtime, "r-1")
+    assert "canary" not in seen.error
+
+
 async def test_a_death_by_signal_is_told_as_a_shell_would(node: Node) -> None:
     async with node.runtime() as runtime:
         run = await launch(runtime, "r-1", "sh", "-c", "kill -USR1 $$")

@@ -158,7 +158,8 @@ def _find(command: Sequence[str], search: str, directory: str) -> str:
         is_there = is_there or os.path.exists(path)
     if is_there:
         raise CannotStart(f"{name!r} is not an executable file", _NOT_EXECUTABLE)
-    raise CannotStart(f"no such command: {name!r}" + ("" if "/" in name else f" in {search}"), _NOT_FOUND)
+    # Where it was looked for is not said: PATH may have been given as a secret, and messages are kept and shown.
+    raise CannotStart(f"no such command: {name!r}" + ("" if "/" in name else " on its PATH"), _NOT_FOUND)
 
 
 def _limits(asked: Record) -> Limits:
