@@ -133,9 +133,32 @@ def test_deserved_is_the_part_by_weight_of_what_was_served_while_it_waited() -> 
 def test_whoever_is_served_last_and_waits_no_more_deserved_its_part() -> None:
     standings = Standings(lambda tenant: 1000)
     standings.serve(A, 1_000, NOW)
-    standings.serve(A, -400, NOW)
+    standings.correct(A, -400, NOW, charged_at=NOW)
     ((one,),) = [standings.all(NOW)[1]]
     assert (one.deserved, one.received, one.lag) == (600, 600, 0)
+
+
+def test_a_charge_from_before_the_leadership_is_not_corrected_in_it() -> None:
+    standings = Standings(lambda tenant: 1000)
+    before = Millis(NOW - 1)
+    standings.correct(A, -900, NOW, charged_at=before)
+    assert standings.all(NOW)[1] == []
+    standings.serve(A, 1_000, NOW)
+    standings.correct(A, -900, NOW, charged_at=before)
+    standings.correct(B, -900, NOW, charged_at=NOW)  # a clock that was set back: nothing of it was counted
+    told = {one.tenant: (one.deserved, one.received) for one in standings.all(NOW)[1]}
+    assert told == {A: (1_000, 1_000), B: (0, 0)}
+
+
+def test_a_window_in_which_more_is_taken_back_than_charged_shows_nothing_and_not_less() -> None:
+    standings = Standings(lambda tenant: 1000)
+    standings.serve(A, 1_000, NOW)
+    later = Millis(NOW + MARK_MS)
+    standings.correct(A, -400, later, charged_at=NOW)
+    (one,) = standings.all(Millis(later + MARK_MS), window_ms=MARK_MS)[1]
+    assert (one.deserved, one.received) == (0, 0)
+    (one,) = standings.all(later)[1]
+    assert (one.deserved, one.received) == (600, 600)
 
 
 def test_a_weight_that_changes_counts_from_then_on() -> None:

@@ -64,7 +64,7 @@ class Standings:
             side.weight = weight
 
     def serve(self, tenant: TenantId, work: Work, now: Millis) -> None:
-        """A charge, or a correction of one, which may be less than nothing."""
+        """A charge."""
         if self.since is None:
             self.since = now
         if not self._marks or now >= self._marks[-1][0] + MARK_MS:
@@ -78,6 +78,13 @@ class Standings:
             side.deserved += work * _SCALE * side.weight // weights
             side.seen = self._given
 
+    def correct(self, tenant: TenantId, work: Work, now: Millis, *, charged_at: Millis) -> None:
+        """By so much a charge was wrong; less than nothing: too high. What was charged before this leadership was not counted
+        here, so it is not corrected here either; and no more is taken back than was counted, whatever the clocks say.
+        """
+        if self.since is not None and charged_at >= self.since:
+            self.serve(tenant, max(work, -self._side(tenant).received), now)
+
     def all(self, now: Millis, *, window_ms: Millis | None = None) -> tuple[Millis, list[Standing]]:
         """From when on, and everybody's: since the start, or since the newest mark that is no younger than the window."""
         since, before = self.since if self.since is not None else now, dict[TenantId, tuple[Work, Work]]()
@@ -89,13 +96,14 @@ class Standings:
         return since, [self._standing(tenant, before.get(tenant, (0, 0))) for tenant in self._sides]
 
     def _standing(self, tenant: TenantId, before: tuple[Work, Work]) -> Standing:
+        """Never below nothing: what is taken back in a window may have been charged before it, or shared with others then."""
         side = self._sides[tenant]
         self._settle(side)
         return Standing(
             tenant=tenant,
             weight=side.weight,
-            deserved=side.deserved // _SCALE - before[0],
-            received=side.received - before[1],
+            deserved=max(0, side.deserved // _SCALE - before[0]),
+            received=max(0, side.received - before[1]),
         )
 
     def _mark(self, now: Millis) -> None:

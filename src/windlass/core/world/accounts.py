@@ -45,7 +45,7 @@ def settle_run(world: World, job: Job, run: Run, now: Millis) -> None:
     if used == run.charged:
         return
     if not tables.is_trial:
-        tables.standings.serve(run.tenant, used - run.charged, now)
+        tables.standings.correct(run.tenant, used - run.charged, now, charged_at=run.assigned_at)
     if world.policy.queueing is Queueing.FIRST_COME:
         _count(world, run.tenant, used - run.charged)
         return
