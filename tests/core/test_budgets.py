@@ -9,6 +9,7 @@ from windlass.core.model.facts import RunEnded, RunStarted
 from windlass.core.model.ids import Millis, PoolId, TenantId
 from windlass.core.model.job import Job, JobState
 from windlass.core.model.money import Micros, PriceBook, Prices
+from windlass.core.model.narrate import narrate
 from windlass.core.model.run import Intent, Run, RunState
 from windlass.core.model.tenant import Budget, Tenant, Tier
 from windlass.core.world.expiry import expire
@@ -123,8 +124,12 @@ def test_a_job_is_warned_near_its_maximum_and_stopped_at_it() -> None:
     [run] = start(world)
     expire(world, now=Millis(NOW + HOUR * 9 // 10 - 1))
     assert not world.tables.jobs[job.id].is_cost_warned
+    before = world.tables.jobs[job.id]
     expire(world, now=Millis(NOW + HOUR * 9 // 10))
-    assert world.tables.jobs[job.id].is_cost_warned
+    warned = world.tables.jobs[job.id]
+    assert warned.is_cost_warned
+    told = [(event.kind, event.at) for event in narrate(before, warned, revision=1)]
+    assert told == [("CostWarning", NOW + HOUR * 9 // 10)], "the moment it was warned, not that of its start"
     assert world.tables.runs[run.id].intent is Intent.RUN
     expire(world, now=Millis(NOW + HOUR))
     stopped = world.tables.runs[run.id]

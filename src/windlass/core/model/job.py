@@ -106,6 +106,8 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Of its runs that are over."""
     is_cost_warned: bool = False
     """Nine tenths of `cost_max` are used."""
+    cost_warned_at: Millis | None = None
+    """When that was found; None also where it was found before this was kept."""
 
     @property
     def is_over(self) -> bool:

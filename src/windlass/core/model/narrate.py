@@ -56,8 +56,9 @@ def narrate(old: Job | None, new: Job, *, revision: int) -> Iterator[Event]:
     if new.is_cancelled and (old is None or not old.is_cancelled):
         yield event("CancelAsked", new.since)
     if new.is_cost_warned and (old is None or not old.is_cost_warned):
+        warned = new.cost_warned_at if new.cost_warned_at is not None else new.since
         yield event(
-            "CostWarning", new.since, message=f"nine tenths of the {new.cost_max} micro-units it may cost are used"
+            "CostWarning", warned, message=f"nine tenths of the {new.cost_max} micro-units it may cost are used"
         )
     if old is not None and old.state is new.state and old.attempt == new.attempt:
         return

@@ -72,7 +72,7 @@ def check_job_cost(world: World, key: JobId, now: Millis) -> None:
         if used >= job.cost_max and run.intent is Intent.RUN:
             world.put(Table.RUNS, run.id, replace(run, intent=Intent.STOP, stopped_for=COST_EXCEEDED))
         if used * SHARE >= job.cost_max * WARN_AT and not job.is_cost_warned:
-            world.put(Table.JOBS, key, replace(job, is_cost_warned=True))
+            world.put(Table.JOBS, key, replace(job, is_cost_warned=True, cost_warned_at=now))
 
 
 def why_stopped(job: Job, run: Run) -> str:
