@@ -66,6 +66,7 @@ def audit_row(record: AuditRecord) -> Row:
 def _tenant_row(tenant: TenantManifest, now: float) -> Row:
     spec, status = tenant["spec"], tenant["status"]
     quota, held = spec.get("quota", {}), status.get("held", {})
+    counted = "jobs" if spec.get("policy") == "reject" else "runs"  # the others let jobs wait outside the quota
     return (
         tenant["metadata"].get("name", "-"),
         spec.get("tier", "-"),
@@ -74,7 +75,7 @@ def _tenant_row(tenant: TenantManifest, now: float) -> Row:
         _of(held.get("cpu"), quota.get("cpu")),
         _of(memory(held.get("memory", "-")), None if quota.get("memory") is None else memory(quota["memory"])),
         _of(held.get("gpu"), quota.get("gpu")),
-        _of(status.get("jobs"), quota.get("jobs")),
+        _of(status.get(counted), quota.get("jobs")),
         str(status.get("queued", 0)),
         age(tenant["metadata"].get("creationTimestamp"), now),
     )

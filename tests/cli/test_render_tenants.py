@@ -1,0 +1,18 @@
+"""The list of tenants, as people read it: what counts against the quota stands beside it, and what waits stands apart."""
+
+from typing import Any
+
+import pytest
+
+from windlass.cli.render import tenants
+
+NOW = 1_000.0
+QUEUED = {"jobs": 33, "queued": 13, "runs": 20, "held": {"cpu": "20", "memory": "1Gi", "gpu": 0}}
+
+
+@pytest.mark.parametrize(("policy", "counted"), [("reject", "33 of 40"), ("queue", "20 of 40"), ("burst", "20 of 40")])
+def test_jobs_are_those_that_hold_the_quota_and_those_that_wait_stand_apart(policy: str, counted: str) -> None:
+    spec: dict[str, Any] = {"tier": "standard", "weight": 1, "policy": policy, "quota": {"jobs": 40}}
+    tenant: Any = {"metadata": {"name": "acme"}, "spec": spec, "status": QUEUED}
+    row = dict(zip(tenants.TENANTS, tenants.tenant_rows([tenant], NOW)[0], strict=True))
+    assert (row["JOBS"], row["QUEUED"]) == (counted, "13")
