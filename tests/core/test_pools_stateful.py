@@ -46,10 +46,16 @@ class Pools(RuleBasedStateMachine):
     @rule(
         tenant=st.sampled_from([LOCAL_TENANT, ACME]),
         cpu=st.sampled_from([500, 1000, 2000]),
-        must_grow=st.booleans(),
-        wants_label=st.booleans(),
+        must_grow=st.sampled_from([True, True, False]),
+        wants_label=st.sampled_from([False, False, False, True]),
+        count=st.integers(1, 3),
     )
-    def submit(self, tenant: TenantId, cpu: int, must_grow: bool, wants_label: bool) -> None:
+    def submit(self, tenant: TenantId, cpu: int, must_grow: bool, wants_label: bool, count: int) -> None:
+        for _ in range(count):
+            self._submit(tenant, cpu, must_grow=must_grow, wants_label=wants_label)
+        self.place()
+
+    def _submit(self, tenant: TenantId, cpu: int, *, must_grow: bool, wants_label: bool) -> None:
         asked = replace(
             a_submission(cpu=cpu, memory=GIB),
             pools=(GROW,) if must_grow else (),
@@ -71,11 +77,30 @@ class Pools(RuleBasedStateMachine):
             if self.is_closed and node.pool == GROW:
                 assert run.tenant == ACME
 
+    @rule(data=st.data(), seconds=st.sampled_from([1, 10, 31, 61]))
+    def a_round(self, data: st.DataObject, seconds: int) -> None:
+        """What the loops do all the time, so that the other rules meet workers in every state."""
+        self.place()
+        self.scale()
+        self.wait(seconds)
+        self.provider_works(data)
+        self.place()
+
     @precondition(lambda self: any(not run.is_over for run in self.world.tables.runs.values()))
     @rule(data=st.data())
     def end_a_run(self, data: st.DataObject) -> None:
         live = sorted(run.id for run in self.world.tables.runs.values() if not run.is_over)
-        over(self.world, data.draw(st.sampled_from(live)), self.now)
+        for run in data.draw(st.lists(st.sampled_from(live), unique=True, min_size=1)):
+            over(self.world, run, self.now)
+
+    @rule(data=st.data(), left=st.integers(0, 2))
+    def nearly_all_is_done(self, data: st.DataObject, left: int) -> None:
+        """Rounds until few runs are left and nobody waits: now workers may go, and only the idle ones."""
+        for _ in range(20):
+            live = sorted(run.id for run in self.world.tables.runs.values() if not run.is_over)
+            for run in live[left:]:
+                over(self.world, run, self.now)
+            self.a_round(data, 31)
 
     # — time, and the autoscaler —
 
@@ -111,7 +136,7 @@ class Pools(RuleBasedStateMachine):
 
     # — people —
 
-    @rule(data=st.data(), act=st.sampled_from([cordon, uncordon, drain]))
+    @rule(data=st.data(), act=st.sampled_from([cordon, uncordon, uncordon, drain]))
     def hold_back_a_node(self, data: st.DataObject, act: object) -> None:
         node = data.draw(st.sampled_from(sorted(self.world.tables.nodes)))
         try:
@@ -182,7 +207,7 @@ class Pools(RuleBasedStateMachine):
         for node in list(self.world.tables.nodes):
             if node not in self.world.tables.fleet.workers:
                 uncordon(self.world, node, now=self.now)
-        for _ in range(200):
+        for _ in range(80):
             self.now = Millis(self.now + 10_000)
             self._provide()
             for run in [run for run in self.world.tables.runs.values() if not run.is_over]:
@@ -206,5 +231,5 @@ class Pools(RuleBasedStateMachine):
 
 TestPools = Pools.TestCase
 TestPools.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=200, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
