@@ -58,7 +58,7 @@ async def test_two_viewers_see_the_same_and_one_leaving_disturbs_nobody(node: No
 
 async def test_a_terminal_has_a_size_is_controlling_and_takes_an_interrupt(node: Node) -> None:
     async with node.runtime() as runtime:
-        await launch(runtime, "r-1", "sh", "-c", "read a; stty size; tty; sleep 60", wants_terminal=True)
+        await launch(runtime, "r-1", "sh", "-c", "read a; stty size; tty; exec sleep 60", wants_terminal=True)
         async with runtime.attach(RunId("r-1")) as terminal:
             await terminal.resize(rows=33, columns=99)
             await terminal.send(b"\n")
