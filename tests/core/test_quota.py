@@ -131,6 +131,14 @@ def test_under_queue_so_many_may_wait() -> None:
     assert refused.value.code == "queue-full"
 
 
+def test_what_is_too_large_even_for_a_burst_is_told_the_quota_and_what_a_burst_allows() -> None:
+    quota = Quota(resources=Resources(cpu_millis=200, memory_bytes=GIB))
+    for policy, limit in ((QuotaPolicy.BURST, "200, 300 in burst"), (QuotaPolicy.QUEUE, "200")):
+        with pytest.raises(Invalid) as refused:
+            ask(a_home(policy, quota), cpu=1000)
+        assert [fault.message for fault in refused.value.faults] == [f"asks for 1000 millicores; the quota is {limit}"]
+
+
 def test_what_could_never_be_held_is_refused_as_such_with_every_fault() -> None:
     world = a_home(QuotaPolicy.QUEUE, Quota(resources=Resources(cpu_millis=1000, memory_bytes=GIB), jobs=1))
     with pytest.raises(Invalid) as refused:

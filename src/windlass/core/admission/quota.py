@@ -30,8 +30,12 @@ def check_ever(tenant: Tenant, needs: Resources) -> None:
     over = excess(quota, needs, held=NOTHING, jobs=0, factor=factor)
     if quota.workers == 0:
         over.append(Excess(code="quota-workers", used=0, asked=1, limit=0, unit="workers"))
+    plain = {one.code: one.limit for one in excess(quota, needs, held=NOTHING, jobs=0)}
     faults = [
-        Fault(_FIELDS.get(one.code, "spec"), f"asks for {one.asked} {one.unit}; the quota is {one.limit}")
+        Fault(
+            _FIELDS.get(one.code, "spec"),
+            f"asks for {one.asked} {one.unit}; the quota is {_limit(plain.get(one.code, one.limit), one.limit)}",
+        )
         for one in over
     ]
     raise Invalid(
@@ -135,6 +139,10 @@ def _refused(tenant: Tenant, over: list[Excess], retry_after_seconds: int) -> Ov
         retry_after_seconds=retry_after_seconds,
         hint=f"try again in {retry_after_seconds} s, or have the limit raised: windlass tenants quota {tenant.id}",
     )
+
+
+def _limit(plain: int, in_burst: int) -> str:
+    return f"{plain}, {in_burst} in burst" if in_burst != plain else f"{plain}"
 
 
 def _next_release(usage: Usage, typical: Millis) -> int:
