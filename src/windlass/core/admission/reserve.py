@@ -28,12 +28,16 @@ class Reserve:
 
     def refuses(self, needs: Resources) -> bool:
         """A start within the quota. What would never fit beside the reserve may use it: else it could not run at all."""
-        if not self._bursting or not self._share:
-            return False
-        if not self.is_shut and self._leaves_enough(needs):
+        if not self.would_refuse(needs):
             return False
         self.is_shut = True
         return True
+
+    def would_refuse(self, needs: Resources) -> bool:
+        """The same, for whoever only wants to know: nobody stays out because of it."""
+        if not self._bursting or not self._share:
+            return False
+        return self.is_shut or not self._leaves_enough(needs)
 
     def note_node(self, node: Node, sign: int) -> None:
         if node.takes_runs:

@@ -1,7 +1,7 @@
 """The smallest change that would start a job now. Every one is tried on the live World, in a trial, before it is told.
 
 Candidates come in the order of how little they change: what its owner can do with the job, with its other jobs, then what an
-admin can do. Only those that really start it are kept.
+admin can do. Only those that really start it are kept; but for the release of a suspended job, without which nothing starts it.
 """
 
 from collections.abc import Callable, Iterator
@@ -48,11 +48,13 @@ class Advice(Struct, frozen=True, kw_only=True):
 
 
 def advise(world: World, job: Job, gate: Gate | None, *, now: Millis) -> tuple[Advice, ...]:
-    """At most three that were seen to start it, smallest first."""
+    """At most three that were seen to start it, smallest first; or its release, even if it then waits like others."""
     found: list[Advice] = []
     for tried, (advice, change) in enumerate(_candidates(world, job, gate, now)):
         if _starts(world, job, change, now):
             found.append(advice)
+        elif gate is not None and gate.name is GateName.RELEASE:
+            found.append(replace(advice, says="release it; then it waits for its turn"))
         if len(found) >= ADVICE_MAX or tried >= _CANDIDATES_MAX:
             break
     return tuple(found)

@@ -16,7 +16,7 @@ from windlass.core.model.ids import Millis
 from windlass.core.model.job import Job
 from windlass.core.model.tenant import SHARE, QuotaPolicy, Tenant
 from windlass.core.placement.nodes import Spot
-from windlass.core.world.gate import WORKERS_USED, nodes_allowed, session_of
+from windlass.core.world.gate import RESERVED, WORKERS_USED, nodes_allowed, session_of
 from windlass.core.world.world import World
 
 _NO_TENANT: Final = "its tenant is no longer known: nothing of it is limited"
@@ -40,6 +40,9 @@ class Gate(Struct, frozen=True, kw_only=True):
     numbers: tuple[tuple[str, int], ...] = ()
     opens_at: Millis | None = None
     """When time alone opens it."""
+
+
+_UNNEEDED: Final = Gate(name=GateName.BURST, is_open=True, says="not needed")
 
 
 def gates(world: World, job: Job, now: Millis) -> tuple[Gate, ...]:
@@ -101,9 +104,8 @@ def _budget(world: World, tenant: Tenant | None, job: Job, now: Millis) -> Gate:
 
 def _quota_and_burst(world: World, tenant: Tenant | None, job: Job, now: Millis) -> tuple[Gate, Gate]:
     """Beyond the quota a tenant that may burst is let through; then it is the burst that holds, if anything."""
-    unneeded = Gate(name=GateName.BURST, is_open=True, says="not needed")
     if tenant is None:
-        return Gate(name=GateName.QUOTA, is_open=True, says=_NO_TENANT), unneeded
+        return Gate(name=GateName.QUOTA, is_open=True, says=_NO_TENANT), _UNNEEDED
     usage, quota, needs = world.tables.usage[job.tenant], tenant.quota, job.shape.needs
     held = usage.resources
     numbers = [
@@ -124,12 +126,21 @@ def _quota_and_burst(world: World, tenant: Tenant | None, job: Job, now: Millis)
     if fits(quota, needs, held=held, jobs=usage.runs):
         workers = _workers(world, job)
         says = workers or f"{usage.runs} runs hold {held.cpu_millis} millicores and {held.memory_bytes >> 20} MiB of it"
-        return Gate(name=GateName.QUOTA, is_open=not workers, says=says, numbers=tuple(numbers)), unneeded
+        return Gate(name=GateName.QUOTA, is_open=not workers, says=says, numbers=tuple(numbers)), _reserve(world, job)
     over = excess(quota, needs, held=held, jobs=usage.runs)
     says = "; ".join(map(sentence, over))
     burst = _burst(world, tenant, job, now)
-    may_pass = burst.is_open or (tenant.policy is QuotaPolicy.BURST and burst.opens_at is not None)
+    is_bursting = burst.opens_at is not None or session_of(world, tenant.id, now) is not None
+    may_pass = burst.is_open or (tenant.policy is QuotaPolicy.BURST and is_bursting)
     return Gate(name=GateName.QUOTA, is_open=may_pass, says=says, numbers=tuple(numbers)), burst
+
+
+def _reserve(world: World, job: Job) -> Gate:
+    """Within the quota it is no burst, but stays out of what is kept for them."""
+    if not world.tables.reserve.would_refuse(job.shape.needs):
+        return _UNNEEDED
+    says = f"{RESERVED.reasons[0][0]}: the room that is left, and it is within its quota"
+    return Gate(name=GateName.BURST, is_open=False, says=says)
 
 
 def _burst(world: World, tenant: Tenant, job: Job, now: Millis) -> Gate:
@@ -142,9 +153,8 @@ def _burst(world: World, tenant: Tenant, job: Job, now: Millis) -> Gate:
         says = f"none is open, and the policy is {tenant.policy}: beyond the quota it waits"
         return Gate(name=GateName.BURST, is_open=False, says=says, numbers=numbers)
     if not fits(tenant.quota, needs, held=usage.resources, jobs=usage.runs, factor=factor):
-        says = f"also {factor / SHARE:g} times the quota is used up"
-        ends = session.ends_at if session is not None else None
-        return Gate(name=GateName.BURST, is_open=False, says=says, numbers=numbers, opens_at=ends)
+        says = f"also {factor / SHARE:g} times the quota is used up: something of its tenant has to end first"
+        return Gate(name=GateName.BURST, is_open=False, says=says, numbers=numbers)  # the session's end gives no room
     if session is not None:
         return Gate(name=GateName.BURST, is_open=True, says="in the session that is open", numbers=numbers)
     shut = closed(tenant, world.tables.bursts.get(tenant.id, {}).values(), now)

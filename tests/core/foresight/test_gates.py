@@ -1,0 +1,62 @@
+"""Gates and advice where they were once told wrongly: the reserve, a session that is used up, a suspended job on a busy node."""
+
+from windlass.core.foresight.gates import GateName, gates, holding
+from windlass.core.foresight.why import Why, why
+from windlass.core.model.ids import Millis, TenantId
+from windlass.core.model.job import Job
+from windlass.core.model.tenant import Quota, QuotaPolicy, Tenant
+from windlass.core.world.place import place
+from windlass.core.world.submit import submit
+from windlass.core.world.world import World
+from windlass.testing.builders import GIB, a_job_id, a_node, a_submission, a_world
+
+NOW = Millis(20_000 * 86_400_000)
+ACME = TenantId("acme")
+OTHER = TenantId("other")
+
+
+def ask(world: World, tenant: TenantId, *, is_suspended: bool = False) -> Job:
+    wanted = a_submission(cpu=1000, suspended=is_suspended)
+    return submit(world, tenant, wanted, job=a_job_id(), now=NOW)[0]
+
+
+def told(found: Why) -> tuple[GateName | None, str, Millis | None]:
+    gate = next(gate for gate in found.gates if gate.name is found.gate)
+    return gate.name, gate.says, gate.opens_at
+
+
+def test_the_reserve_is_named_by_the_burst_gate_and_asking_shuts_nobody_out() -> None:
+    world = a_world(a_node(cpu=10_000, memory=64 * GIB), tenants=(OTHER,))
+    world.set_tenant(Tenant(id=ACME, policy=QuotaPolicy.BURST), now=NOW)
+    for _ in range(8):
+        ask(world, OTHER)
+    assert len(place(world, now=NOW)) == 8
+    ninth = ask(world, OTHER)
+    gate = holding(gates(world, ninth, NOW))
+    assert gate is not None
+    assert (gate.name, gate.says.startswith("kept free for bursts")) == (GateName.BURST, True)
+    assert not world.tables.reserve.is_shut
+    assert place(world, now=NOW) == []
+    found = why(world, ninth, now=NOW)
+    assert found.gate is GateName.BURST
+    assert "cancel" in [one.does for one in found.advice]
+
+
+def test_a_session_that_is_used_up_does_not_open_when_it_ends() -> None:
+    world = a_world(a_node(cpu=64_000, memory=64 * GIB), tenants=())
+    world.set_tenant(Tenant(id=ACME, policy=QuotaPolicy.BURST, quota=Quota(jobs=2)), now=NOW)
+    jobs = [ask(world, ACME) for _ in range(4)]
+    assert len(place(world, now=NOW)) == 3
+    found = why(world, world.tables.jobs[jobs[3].id], now=NOW)
+    says = "also 1.5 times the quota is used up: something of its tenant has to end first"
+    assert told(found) == (GateName.BURST, says, None)
+
+
+def test_a_suspended_job_is_to_be_released_also_where_it_then_waits() -> None:
+    world = a_world(a_node(cpu=1_000, memory=64 * GIB), tenants=(ACME,))
+    ask(world, ACME)
+    assert len(place(world, now=NOW)) == 1
+    held = ask(world, ACME, is_suspended=True)
+    (advice,) = why(world, held, now=NOW).advice
+    assert (advice.does, advice.command) == ("release", f"windlass release {held.name}")
+    assert advice.says == "release it; then it waits for its turn"
