@@ -323,3 +323,18 @@ def test_a_typical_length_is_the_median_of_the_newest_and_forgets_the_oldest_pai
 
 def a_waiting_job(seq: int, tenant: TenantId, shape: Shape) -> Job:
     return Job(id=a_job_id(), tenant=tenant, name="", seq=seq, shape=shape, created_at=NOW, since=NOW)
+
+
+def test_runs_alive_over_a_restart_end_without_a_mark_on_the_new_measurement() -> None:
+    world = fair_world(slots=2)
+    accept(world, A)
+    accept(world, B)
+    runs = place(world, now=NOW)
+    again = rebuilt(world)
+    accept(again, C)
+    end(again, runs[0], ran_ms=10)
+    later = Millis(NOW + 1)
+    [placed] = place(again, now=later)
+    end(again, runs[1], ran_ms=10)
+    told = {one.tenant: (one.deserved, one.received) for one in again.tables.standings.all(later)[1]}
+    assert told == {C: (placed.charged, placed.charged)}
