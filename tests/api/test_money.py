@@ -140,6 +140,23 @@ async def test_a_tenant_sees_its_own_money_only(api: ApiHome) -> None:
     ]
 
 
+async def test_what_a_deleted_tenant_spent_is_still_answered_to_admins(api: ApiHome) -> None:
+    await dear(api)
+    admin, theirs = api.bearer(roles=("admin",)), api.bearer(tenant="other")
+    answer = await api.client.post("/api/v1/jobs", json=manifest("sleep 0.05"), headers=theirs)
+    job = f"/api/v1/jobs/{answer.json()['metadata']['uid']}"
+    with anyio.fail_after(DEADLINE_SECONDS):
+        while (over := (await api.client.get(job, headers=theirs)).json())["status"]["state"] != "SUCCEEDED":
+            await anyio.lowlevel.checkpoint()
+    assert (await api.client.delete(job, headers=theirs)).is_success
+    assert (await api.client.delete("/api/v1/tenants/other", headers=admin)).status_code == 202
+    kept = await api.client.get("/api/v1/cost?tenant=other", headers=admin)
+    assert (kept.status_code, kept.json()["total"]) == (200, over["status"]["cost"])
+    assert (await api.client.get("/api/v1/cost-optimization/reports?tenant=other", headers=admin)).status_code == 200
+    assert (await api.client.get("/api/v1/cost?tenant=never", headers=admin)).status_code == 404
+    assert (await api.client.get("/api/v1/cost?tenant=other")).status_code == 404
+
+
 async def test_a_session_that_is_asked_for_opens_is_listed_and_ends(api: ApiHome) -> None:
     await become(api, Tenant(id=LOCAL, quota=Quota(jobs=2)))
     opened = await api.client.post("/api/v1/tenants/local/burst")
@@ -159,6 +176,14 @@ async def test_a_session_that_is_asked_for_opens_is_listed_and_ends(api: ApiHome
     cooling = await api.client.post("/api/v1/tenants/local/burst")
     assert (cooling.status_code, cooling.json()["code"]) == (429, "burst-cooldown")
     assert 1790 <= int(cooling.headers["retry-after"]) <= 1800
+
+
+async def test_a_session_takes_no_wishes_and_an_unknown_field_opens_none(api: ApiHome) -> None:
+    before = await api.trace()
+    refused = await api.client.post("/api/v1/tenants/local/burst", json={"x": 1})
+    assert (refused.status_code, [fault["field"] for fault in refused.json()["faults"]]) == (400, ["x"])
+    assert await api.trace() == before
+    assert (await api.client.post("/api/v1/tenants/local/burst", json={})).status_code == 201
 
 
 async def test_a_full_quota_opens_a_session_by_policy_and_its_price_is_in_the_ledger(api: ApiHome) -> None:

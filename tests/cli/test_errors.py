@@ -18,6 +18,8 @@ from windlass.cli.lazy import Verb
     ("status", "code", "expected"),
     [
         (400, "invalid", exits.GENERAL),
+        (400, "fits-nowhere", exits.GENERAL),
+        (400, "exceeds-quota", exits.REFUSED),
         (401, "unauthenticated", exits.REFUSED),
         (403, "denied", exits.REFUSED),
         (404, "not-found", exits.NOT_FOUND),
@@ -78,7 +80,7 @@ def test_no_server_is_exit_69(windlass: Invoke, free_port: Callable[[], int]) ->
     ("words", "said"),
     [
         (["gett", "jobs"], "did you mean get?"),
-        (["get", "things"], "there are jobs, nodes, volumes and tenants"),
+        (["get", "things"], "there are jobs, nodes, volumes, pools and tenants"),
         (["run"], "give an image, or a command after `--`"),
         (["run", "a", "b", "--", "c"], "only the image stands before `--`"),
         (["run", "busybox", "ls", "-Z"], "put `--` before the command"),

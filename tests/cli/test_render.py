@@ -157,6 +157,10 @@ def test_small_values() -> None:
     ]
 
 
+def test_a_thing_that_nobody_created_has_no_age() -> None:
+    assert age("1970-01-01T00:00:00.000Z", NOW) == "-"
+
+
 def test_memory_is_shown_as_people_say_it() -> None:
     shown = [memory(q) for q in ("24684100Ki", "512Mi", 1073741824, "1000", "1536Mi", "odd", 5 << 40)]
     assert shown == ["23.5Gi", "512Mi", "1Gi", "1000", "1.5Gi", "odd", "5Ti"]

@@ -103,6 +103,11 @@ def test_what_cannot_be_meant_is_named_where_it_stands(case: str) -> None:
     assert any(name.startswith(field) for name in faults(**spec)), faults(**spec)
 
 
+def test_a_number_below_zero_is_told_its_bounds() -> None:
+    for below in (-1, Decimal("-0.5")):
+        assert "expected 0.5 to 10" in faults(weight=below)["spec.weight"]
+
+
 def test_all_faults_come_at_once() -> None:
     found = faults(
         weight=11,

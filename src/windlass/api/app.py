@@ -119,6 +119,7 @@ def create_app(
         bodies=(
             volumes.CopyFileRequest,
             volumes.CleanupRequest,
+            money.BurstRequest,
             TenantDocument,
             PoolDocument,
             ScaleRequest,

@@ -17,6 +17,7 @@ from windlass.core.model.calendar import Day, day_of, read_day
 from windlass.core.model.costs import CostBy, CostQuery
 from windlass.core.model.ids import TenantId
 from windlass.wire import money
+from windlass.wire.job import Strict
 
 router = APIRouter(prefix="/api/v1", tags=["money"], responses=REFUSALS)
 
@@ -43,6 +44,10 @@ class SavingsParameters(BaseModel):
     days: int = Field(default=_DAYS_SHOWN, ge=1, le=366)
     tenant: str | None = Field(default=None, max_length=63, description="One tenant's; admins only see others'.")
     all: bool = Field(default=False, description="All tenants'; admins only.")
+
+
+class BurstRequest(Strict):
+    """Nothing may be asked for: the numbers are the tenant's. A field would pass for a wish that was granted."""
 
 
 @router.get("/cost", response_model=money.CostAnswer)
@@ -75,9 +80,16 @@ async def list_bursts(here: Here, caller: Reader, name: TenantName) -> Response:
     return answer({"tenant": name, "items": [_burst(here, session) for session in sessions]})
 
 
-@router.post("/tenants/{name}/burst", status_code=201, response_model=money.BurstItem)
-async def open_burst(here: Here, caller: Writer, name: TenantName) -> Response:
+@router.post(
+    "/tenants/{name}/burst",
+    status_code=201,
+    response_model=money.BurstItem,
+    openapi_extra=json_body(BurstRequest, is_required=False),
+)
+async def open_burst(request: Request, here: Here, caller: Writer, name: TenantName) -> Response:
     """Beyond the quota for a while, at a price; 429 in the cooldown, and when today's are used."""
+    if request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers:
+        await read_model(request, BurstRequest, bytes_max=here.limits.manifest_bytes_max)
     session, revision = await here.plane.treasury.open_burst(_own(caller, name))
     return answer(_burst(here, session), status=201, revision=revision)
 
@@ -125,8 +137,9 @@ def _whose(here: Context, caller: Identity, tenant: str | None, *, wants_all: bo
     if wants_all:
         caller.must_govern()
         return None
-    whose = _own(caller, tenant if tenant is not None else caller.tenant)
-    here.plane.brain.world.tenant(whose)
+    whose, world = _own(caller, tenant if tenant is not None else caller.tenant), here.plane.brain.world
+    if whose not in world.tables.gone:  # what a deleted one spent is kept, and was spent
+        world.tenant(whose)
     return whose
 
 

@@ -29,9 +29,13 @@ _BY_ERROR: Final[tuple[tuple[type[Exception], int], ...]] = (
 )
 
 
+_BY_CODE: Final = {UNREACHABLE: NO_SERVER, "exceeds-quota": REFUSED}
+"""Codes that say more than their class: a job beyond its tenant's quota is refused by it, though waiting would not help."""
+
+
 def of_error(error: Exception) -> int:
-    if getattr(error, "code", "") == UNREACHABLE:
-        return NO_SERVER
+    if (known := _BY_CODE.get(getattr(error, "code", ""))) is not None:
+        return known
     return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), GENERAL)
 
 

@@ -3,6 +3,7 @@
 Quantities such as `512Mi` go to the server as they are: it has the one validator.
 """
 
+import math
 import os
 import re
 from pathlib import Path
@@ -26,6 +27,21 @@ class Duration(click.ParamType[int]):
         if matched is None or matched[2] == "ms":
             self.fail(f"{value!r} is not a duration; expected something like 90, 90s, 10m, 2h or 1d", param, ctx)
         return int(matched[1]) * _SECONDS[matched[2]]
+
+
+class Number(click.ParamType[float]):
+    """A number; the server judges which. `nan` and `inf` are none, and would travel as nothing at all."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a number; expected one such as 2 or 2.5", param, ctx)
+        return number
 
 
 class Pair(click.ParamType[tuple[str, str]]):

@@ -1,6 +1,8 @@
 """Numbers written in other units than they are kept in: how each is read, between which bounds, and what OpenAPI says."""
 
+import math
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -38,7 +40,7 @@ class Written:
     def _check(self, value: object) -> int:
         number = self._read(value)
         if not self._bound.holds(number):
-            raise ValueError(f"expected {self._write(self._bound.least)} to {self._write(self._bound.most)}")
+            raise ValueError(_between(self._bound, self._write))
         return number
 
 
@@ -46,8 +48,19 @@ def ratio(bound: Bound, *, parts: int) -> Written:
     """A plain number, kept in whole `parts` of one."""
     write = partial(write_ratio, parts=parts)
     schema = {"type": "number", "minimum": write(bound.least), "maximum": write(bound.most)}
-    return Written(partial(read_ratio, parts=parts), bound, write=write, schema=schema)
+    return Written(partial(_read_ratio, bound, parts=parts), bound, write=write, schema=schema)
 
 
 def count(bound: Bound) -> Any:
     return Field(ge=bound.least, le=bound.most)
+
+
+def _read_ratio(bound: Bound, value: object, *, parts: int) -> int:
+    """A number below zero is no matter of decimals: it is told the bounds as one above them is."""
+    if isinstance(value, int | float | Decimal) and not math.isnan(value) and value < 0:
+        raise ValueError(_between(bound, partial(write_ratio, parts=parts)))
+    return read_ratio(value, parts=parts)
+
+
+def _between(bound: Bound, write: Callable[[int], object]) -> str:
+    return f"expected {write(bound.least)} to {write(bound.most)}"

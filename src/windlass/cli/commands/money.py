@@ -1,11 +1,13 @@
 """`windlass cost` and `savings`: where the money went, and where it could stay."""
 
+from datetime import date
 from typing import Any
 
 import click
 
 from windlass.cli.command import Command, client_of
 from windlass.cli.output import note, output_option, say, show_json, show_table, show_yaml
+from windlass.cli.parameters import Number
 from windlass.cli.render import money
 from windlass.cli.render.values import money as amount
 
@@ -36,6 +38,8 @@ def cost(
       windlass cost --by pool --by day --since 2026-11-01
       windlass cost --by tenant --all
     """
+    _check_whose(tenant, wants_all=wants_all)
+    _check_days(since, until)
     found = client_of(ctx).costs(by=list(by) or ["day"], since=since, until=until, tenant=tenant, all=wants_all)
     if _shown(found, form):
         return
@@ -54,6 +58,7 @@ def cost(
 @click.pass_context
 def savings(ctx: click.Context, days: int, tenant: str | None, wants_all: bool, form: str) -> None:
     """Idle runs, needs that were never used, cheaper pools: from what really ran, with the evidence."""
+    _check_whose(tenant, wants_all=wants_all)
     found = client_of(ctx).savings(days=days, tenant=tenant, all=wants_all)
     if _shown(found, form):
         return
@@ -80,6 +85,8 @@ def burst(ctx: click.Context, tenant: str, wants_open: bool, wants_end: bool, fo
     found = client.bursts(tenant)
     if _shown(found, form):
         return
+    if wants_open or wants_end:
+        say(f"burst session of tenant {tenant} {'opened' if wants_open else 'ended'}")
     if found["items"]:
         show_table(money.BURSTS, money.burst_rows(found["items"]))
     else:
@@ -89,7 +96,7 @@ def burst(ctx: click.Context, tenant: str, wants_open: bool, wants_end: bool, fo
 @click.command(cls=Command)
 @click.argument("tenant")
 @click.option("--per-month", metavar="N|none", help="Micro-units for a calendar month (UTC); `none` takes it away.")
-@click.option("--threshold", "thresholds", type=float, multiple=True, help="Percent that is told; may be repeated.")
+@click.option("--threshold", "thresholds", type=Number(), multiple=True, help="Percent that is told; may be repeated.")
 @click.option("--hard-stop/--no-hard-stop", default=None, help="At the whole of it, stop what runs; or only tell.")
 @output_option("table", "json", "yaml")
 @click.pass_context
@@ -115,6 +122,21 @@ def budget(
     if not _shown(found, form):
         for line in money.budget_lines(found):
             say(line)
+
+
+def _check_whose(tenant: str | None, *, wants_all: bool) -> None:
+    if tenant is not None and wants_all:
+        raise click.UsageError("--tenant or --all, not both")
+
+
+def _check_days(since: str | None, until: str | None) -> None:
+    """Of what are days; what is none the server refuses by name."""
+    try:
+        is_reversed = since is not None and until is not None and date.fromisoformat(since) > date.fromisoformat(until)
+    except ValueError:
+        return
+    if is_reversed:
+        raise click.UsageError(f"--since {since} is after --until {until}; expected the first day, then the last")
 
 
 def _budget(per_month: str | None, thresholds: tuple[float, ...], hard_stop: bool | None) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from windlass.cli.command import Command, client_of
 from windlass.cli.commands.money import budget, burst
 from windlass.cli.failures import show
 from windlass.cli.output import note, output_option, say, show_json, show_table, show_yaml
+from windlass.cli.parameters import Number
 from windlass.cli.render import tenants as render
 from windlass.client.documents import TenantManifest
 from windlass.core.errors import Invalid, WindlassError
@@ -39,6 +40,8 @@ class Limit(click.ParamType[Any]):
             if not text.removeprefix("-").isdecimal():
                 self.fail(f"{text!r} is not a whole number; expected one, or none", param, ctx)
             return int(text)
+        if not text or text.lstrip("+-")[:1].isalpha():  # nothing, nan, inf, a word
+            self.fail(f"{text!r} is not a quantity; expected one such as 2, 500m or 64Gi, or none", param, ctx)
         return text
 
 
@@ -73,7 +76,7 @@ tenants.add_command(budget)
 @tenants.command(cls=Command)
 @click.argument("name")
 @click.option("--tier", type=click.Choice(TIERS), help="Gives the weight 1, 2, 3 or 5.  [default: free]")
-@click.option("--weight", type=float, help="Its share beside others, 0.5 to 10.  [default: its tier's]")
+@click.option("--weight", type=Number(), help="Its share beside others, 0.5 to 10.  [default: its tier's]")
 @click.option("--policy", type=click.Choice(POLICIES), help="When the quota is full.  [default: reject]")
 @click.option("--rate", type=click.IntRange(1), help="Requests a second; twice as many at once after a pause.")
 @quota_options
@@ -145,7 +148,7 @@ def set_quota(ctx: click.Context, /, name: str, policy: str | None, form: str, *
 
 @tenants.command("weight", cls=Command)
 @click.argument("name")
-@click.argument("weight", type=float)
+@click.argument("weight", type=Number())
 @click.pass_context
 def set_weight(ctx: click.Context, name: str, weight: float) -> None:
     """Its share beside others, 0.5 to 10; counts from the next placing on."""

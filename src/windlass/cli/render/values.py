@@ -39,6 +39,8 @@ _NEAR: Final = {
 }
 _QUANTITY: Final = re.compile(r"(\d+)(?:([KMGT])i)?", re.ASCII)
 _LAST_LINES: Final = re.compile(r";? its last lines:\s*$", re.ASCII)
+_BEGINNING: Final = 86_400.0
+"""The first day of 1970: a thing that nobody created, such as the tenant `local`, carries the moment zero."""
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
@@ -78,7 +80,7 @@ def span(seconds: float) -> str:
 def age(timestamp: str | None, now: float) -> str:
     """One unit is enough to know how old a thing is: `5m`."""
     seconds = seconds_of(timestamp)
-    if seconds is None:
+    if seconds is None or seconds < _BEGINNING:
         return "-"
     whole = max(0, int(now - seconds))
     return next((f"{whole // size}{unit}" for size, unit in _UNITS if whole >= size), "0s")

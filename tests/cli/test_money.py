@@ -1,0 +1,70 @@
+"""Tenants and money on the command line, against a stub server: what is refused before it is sent, what is said after."""
+
+import pytest
+from tests.cli.conftest import Invoke
+from tests.cli.stub import Stub
+
+from windlass.cli import exits
+
+SESSION = {
+    "openedAt": "2026-11-15T12:00:00Z",
+    "endsAt": "2026-11-15T13:00:00Z",
+    "state": "open",
+    "openedBy": "request",
+    "runs": 0,
+    "cost": 0,
+}
+
+
+@pytest.mark.parametrize("word", ["nan", "inf", "-inf", "two", ""])
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ("weight", "vision"),
+        ("create", "vision", "--weight"),
+        ("create", "vision", "--rate"),
+        ("create", "vision", "--jobs"),
+        ("quota", "vision", "--cpu"),
+        ("quota", "vision", "--memory"),
+        ("quota", "vision", "--gpu"),
+        ("quota", "vision", "--queued-max"),
+        ("quota", "vision", "--cost-per-day"),
+        ("budget", "vision", "--per-month"),
+        ("budget", "vision", "--threshold"),
+    ],
+)
+def test_what_is_no_number_is_refused_before_it_is_sent(
+    stub: Stub, windlass: Invoke, verb: tuple[str, ...], word: str
+) -> None:
+    given = verb if verb[-1].startswith("--") else (*verb, "--")
+    result = windlass("tenants", *given, word)
+    assert result.exit_code == exits.USAGE, result.output
+    assert "expected" in result.stderr or "not a valid integer" in result.stderr
+    assert stub.asked == []
+
+
+@pytest.mark.parametrize("verb", ["cost", "savings"])
+def test_one_tenants_money_or_everybodys(stub: Stub, windlass: Invoke, verb: str) -> None:
+    result = windlass(verb, "--all", "--tenant", "vision")
+    assert (result.exit_code, stub.asked) == (exits.USAGE, [])
+    assert "--tenant or --all, not both" in result.stderr
+
+
+def test_days_that_end_before_they_begin_are_refused(stub: Stub, windlass: Invoke) -> None:
+    result = windlass("cost", "--since", "2026-11-02", "--until", "2026-11-01")
+    assert (result.exit_code, stub.asked) == (exits.USAGE, [])
+    assert "--since 2026-11-02 is after --until 2026-11-01" in result.stderr
+
+
+@pytest.mark.parametrize(("option", "method", "done"), [("--open", "POST", "opened"), ("--end", "DELETE", "ended")])
+def test_a_burst_that_was_opened_or_ended_says_so_first(
+    stub: Stub, windlass: Invoke, option: str, method: str, done: str
+) -> None:
+    path = "/api/v1/tenants/vision/burst"
+    for form in ((), ("-o", "json")):
+        stub.script(f"{method} {path}", (200, SESSION))
+        stub.script(f"GET {path}", (200, {"tenant": "vision", "items": [SESSION]}))
+        result = windlass("tenants", "burst", "vision", option, *form)
+        assert result.exit_code == 0, result.output
+        first = result.stdout.splitlines()[0]
+        assert first == ("{" if form else f"burst session of tenant vision {done}")
