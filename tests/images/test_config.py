@@ -53,6 +53,14 @@ def test_toml_says_the_same(tmp_path: Path) -> None:
     assert config.settings == Settings(timeout_seconds=90, sudo=True, max_log_bytes=1 << 20)
 
 
+def test_toml_of_the_wrong_kind_is_not_taken_for_text(tmp_path: Path) -> None:
+    text = 'nodes = ["a"]\nprefixes = 3\nlog_dir = ["/l"]\n'
+    with pytest.raises(ImageSyncError) as wrong:
+        load_config(write(tmp_path, text, "image-sync.toml"), {}, {})
+    assert "prefixes is neither a text nor a list of texts" in str(wrong.value)
+    assert "log_dir is not a text" in str(wrong.value)
+
+
 def test_every_missing_key_is_named_at_once(tmp_path: Path) -> None:
     with pytest.raises(ImageSyncError, match=r"NODES, PREFIXES, LOG_DIR") as missing:
         load_config(write(tmp_path, "TIME_OUT=60\n"), {}, {})

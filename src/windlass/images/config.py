@@ -110,7 +110,10 @@ def _read_toml(text: str, where: str) -> Parsed:
     values: dict[str, Value] = {}
     mistakes: list[ImageSyncError] = []
     for key, value in document.items():
-        if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        wrong = _wrong_kind(key.upper(), value)
+        if wrong:
+            mistakes.append(ImageSyncError("config.syntax", f"{clean(key, 60)} {wrong}", where=where))
+        elif isinstance(value, list) and all(isinstance(item, str) for item in value):
             values[key.upper()] = tuple(value)
         elif isinstance(value, bool):
             values[key.upper()] = "true" if value else "false"
@@ -121,6 +124,14 @@ def _read_toml(text: str, where: str) -> Parsed:
             mistakes.append(ImageSyncError("config.syntax", what, where=where))
     refused = frozenset(key.upper() for key in document) - values.keys()
     return Parsed(values=values, mistakes=tuple(mistakes), refused=refused)
+
+
+def _wrong_kind(key: str, value: object) -> str:
+    """What must be text is not guessed from a number, and one directory is no list of them."""
+    if key == "LOG_DIR" and not isinstance(value, str):
+        return "is not a text"
+    is_names = key in ("NODES", "PREFIXES") or _NUMBERED.fullmatch(key) is not None
+    return "is neither a text nor a list of texts" if is_names and not isinstance(value, str | list) else ""
 
 
 class _Sources:
