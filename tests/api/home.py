@@ -69,7 +69,7 @@ class ApiHome:
     async def trace(self) -> tuple[Any, ...]:
         """All that a refused request must leave as it was: jobs, volumes, blobs, containers, the store."""
         plane, machine = self.home.plane, self.home.machine
-        await plane.read_model.caught_up()
+        assert await plane.read_model.caught_up(timeout=DEADLINE_SECONDS)
         return (
             await plane.read_model.counts(),
             len(await plane.read_model.volumes(None)),

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
-from tests.api.home import ApiHome, api_home, manifest
+from tests.api.home import DEADLINE_SECONDS, ApiHome, api_home, manifest
 from windlass.api import bodies
 from windlass.api.context import ApiLimits
 from windlass.wire.schema import NodeList, Problem, Ready, Version
@@ -23,6 +23,7 @@ async def test_it_is_alive_and_ready_and_says_of_what(api: ApiHome) -> None:
 
 async def test_metrics_count_requests_and_jobs_and_name_no_tenant(api: ApiHome) -> None:
     await api.submit("true", name="counted", suspend=True)
+    assert await api.home.plane.read_model.caught_up(timeout=DEADLINE_SECONDS)
     text = (await api.client.get("/metrics", headers={"Authorization": ""})).text
     assert 'windlass_api_requests_total{method="POST",route="/api/v1/jobs",status="201"} 1.0' in text
     assert 'windlass_jobs{state="PENDING"} 1.0' in text
