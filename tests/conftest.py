@@ -5,6 +5,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.parts import ports, present
 from tests.parts.dockerd import DockerEngine
@@ -12,6 +13,10 @@ from tests.parts.failures import MissingPart
 from tests.parts.podman import PodmanService
 from tests.parts.registry import Registry
 from tests.parts.sshd import SshNode
+
+# An example that took long, or was long in the making, says how busy the machine is and nothing about the code.
+settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any-machine")
 
 
 def pytest_configure() -> None:
