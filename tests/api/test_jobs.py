@@ -83,6 +83,16 @@ async def test_a_key_that_is_no_key_is_refused(api: ApiHome, key: str) -> None:
     assert (answer.status_code, answer.json()["code"]) == (400, "idempotency-key")
 
 
+@pytest.mark.parametrize("path", ["jobs/a%2Fb", "jobs/a%2fb/logs", "tenants/x%2Fy", "pools/p%2F"])
+async def test_a_name_with_a_slash_is_refused_as_a_name_and_not_taken_for_an_address(api: ApiHome, path: str) -> None:
+    answer = await api.client.get(f"/api/v1/{path}")
+    problem = answer.json()
+    assert (answer.status_code, problem["code"]) == (400, "invalid")
+    assert "holds a '/'" in problem["faults"][0]["message"]
+    nowhere = await api.client.get("/api/v1/nowhere/at/all")
+    assert (nowhere.status_code, nowhere.json()["code"]) == (404, "not-found")
+
+
 async def test_a_batch_is_accepted_whole(api: ApiHome) -> None:
     items = [manifest("true", name=f"batch-{n}") for n in range(50)]
     answer = await api.client.post("/api/v1/jobs/bulk", json={"items": items})

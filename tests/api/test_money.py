@@ -233,7 +233,7 @@ async def test_a_job_with_a_maximum_is_stopped_at_it_with_a_clear_reason(api: Ap
 async def test_unknown_pools_and_prices_that_cannot_be_meant_are_400_and_change_nothing(api: ApiHome) -> None:
     admin = api.bearer(roles=("admin",))
     before = await api.trace()
-    unknown = await api.client.put("/api/v1/prices", json={"pools": {"nowhere": {}}}, headers=admin)
+    unknown = await api.client.put("/api/v1/prices", json={"every": {}, "pools": {"nowhere": {}}}, headers=admin)
     assert (unknown.status_code, unknown.json()["code"]) == (400, "pool-unknown")
     broken = {"every": {"coreHour": -1, "gpuHour": 10**16, "gold": 1}, "tiers": {"free": -1, "royal": 1}}
     answer = await api.client.put("/api/v1/prices", json=broken, headers=admin)
@@ -243,6 +243,33 @@ async def test_unknown_pools_and_prices_that_cannot_be_meant_are_400_and_change_
     wrong_day = await api.client.get("/api/v1/cost?since=2026-02-30")
     assert (wrong_day.status_code, wrong_day.json()["faults"][0]["field"]) == (400, "since")
     assert await api.trace() == before
+
+
+async def test_prices_are_put_back_to_the_list_only_by_who_says_so(api: ApiHome) -> None:
+    await dear(api)
+    admin = api.bearer(roles=("admin",))
+    for body in ({}, {"tiers": {"free": 50}}):
+        refused = await api.client.put("/api/v1/prices", json=body, headers=admin)
+        assert (refused.status_code, refused.json()["faults"][0]["field"]) == (400, "every")
+        assert (await api.client.get("/api/v1/prices")).json()["every"]["coreHour"] == 10**12
+    assert (await api.client.put("/api/v1/prices", json={"every": {}}, headers=admin)).status_code == 200
+    assert (await api.client.get("/api/v1/prices")).json()["every"]["coreHour"] == 50_000
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("cost?since=2026-11-15&until=2026-11-14", "since"),
+        ("cost?since=2999-01-01", "since"),
+        ("cost?all=true&tenant=local", "all"),
+        ("cost-optimization/reports?all=true&tenant=local", "all"),
+        ("audit?since=2026-11-15T12:00:00Z&until=2026-11-15T12:00:00%2B01:00", "since"),
+        ("audit/export?since=2026-11-15T12:00:00Z&until=2026-11-14T12:00:00Z", "since"),
+    ],
+)
+async def test_days_in_reverse_and_all_beside_one_are_refused_by_name(api: ApiHome, query: str, field: str) -> None:
+    answer = await api.client.get(f"/api/v1/{query}", headers=api.bearer(roles=("admin",)))
+    assert (answer.status_code, [fault["field"] for fault in answer.json()["faults"]]) == (400, [field])
 
 
 async def test_a_job_for_a_pool_that_is_not_there_is_400_and_told_which_are(api: ApiHome) -> None:

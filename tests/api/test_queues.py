@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from tests.api.home import DEADLINE_SECONDS, ApiHome, manifest
 from windlass.core.model.ids import TenantId
 from windlass.core.model.tenant import Quota, Tenant
+from windlass.core.world.queues import queue_status
 from windlass.wire import queues
 
 pytestmark = pytest.mark.anyio
@@ -68,6 +69,17 @@ async def test_a_shape_that_finds_no_place_is_parked_with_the_nodes_that_refused
     (item,) = (await ask(api, "/api/v1/queues/status"))["items"]
     assert (item["state"], item["depth"]) == ("parked", 2)
     assert item["reasons"] == [{"reason": "cpu in use", "nodes": 1}]
+
+
+async def test_a_queue_at_its_limit_is_held_also_before_the_next_placing_has_found_out(api: ApiHome) -> None:
+    """A limit that was lifted and set again frees the tenant until somebody tries to place: no moment may be shown in which
+    it looks as if its next job were about to start."""
+    await crowd(api)
+    world, clock = api.home.plane.brain.world, api.home.plane.clock
+    world.tables.queue.let_go(LOCAL)
+    assert not world.tables.queue.held(LOCAL)
+    [mine] = queue_status(world, LOCAL, now=clock.now())
+    assert mine.held == (("quota-jobs: 1 of 1 jobs used, 1 more asked for", 0),)
 
 
 async def test_a_member_sees_its_own_and_nothing_of_another(api: ApiHome) -> None:

@@ -89,6 +89,8 @@ def test_piped_values_lose_one_lines_end_and_files_nothing(
         (("registries", "login", "r.example.com", "-u", "ci", "-p", "word"), "No such option"),
         (("run", "--secret", "TOKEN", "img", "--", "true"), "expected NAME=SECRET"),
         (("run", "--secret", "TOKEN=hub:", "img", "--", "true"), "expected NAME=SECRET"),
+        (("run", "-e", "TOKEN=1", "--secret", "TOKEN=hub", "img", "--", "true"), "TOKEN is given both"),
+        (("get", "job", ""), "is not a name"),
     ],
 )
 def test_what_cannot_be_meant_is_said_and_nothing_is_sent(

@@ -1,5 +1,7 @@
 """Where money could be saved, judged from runs whose use is known, and nothing claimed where it is not."""
 
+from msgspec.structs import replace
+
 from windlass.core.model.calendar import Day
 from windlass.core.model.costs import MeteredRun
 from windlass.core.model.ids import JobId, Millis, PoolId, RunId, TenantId
@@ -61,6 +63,38 @@ def test_a_run_that_hardly_computed_is_idle() -> None:
     found = kinds(find_savings([a_run(1, cpu_used_ms=HOUR // 10, peak=8 << 30)], lambda _: offers()))
     assert found[SavingKind.IDLE].evidence.cpu_millis_most == 100
     assert found[SavingKind.IDLE].saves == price(NEEDS) - price(Resources(cpu_millis=150, memory_bytes=8 << 30))
+
+
+def test_a_run_is_idle_or_over_asked_and_never_both() -> None:
+    idle = a_run(1, cpu_used_ms=HOUR // 10, peak=1 << 30)
+    wasteful = a_run(2, cpu_used_ms=2 * HOUR, peak=2 << 30)
+    found = kinds(find_savings([idle, wasteful], lambda _: offers()))
+    assert {kind: one.evidence.jobs for kind, one in found.items()} == {
+        SavingKind.IDLE: ("job-1",),
+        SavingKind.OVER_ASKED: ("job-2",),
+    }
+    assert found[SavingKind.IDLE].advised == Resources(cpu_millis=150, memory_bytes=5 << 28)
+    assert found[SavingKind.OVER_ASKED].advised == Resources(cpu_millis=2500, memory_bytes=5 << 29)
+
+
+def test_the_sum_of_all_findings_is_what_following_all_of_them_would_have_saved() -> None:
+    half = PriceBook(core_hour=25_000, gigabyte_hour=5_000, gpu_hour=1_250_000)
+    cheap = PoolOffer(pool=THERE, largest=(NEEDS,), prices=half)
+    runs = [
+        a_run(1, cpu_used_ms=HOUR // 10, peak=1 << 30),
+        a_run(2, cpu_used_ms=2 * HOUR, peak=2 << 30),
+        a_run(3, cpu_used_ms=None, peak=None),
+    ]
+    found = find_savings(runs, lambda _: offers(cheap))
+    slim = [one.advised for one in found if one.advised is not None]
+    assert len(slim) == 2
+    followed = sum(price(needs, half) for needs in (*slim, NEEDS))
+    assert sum(one.saves for one in found) == 3 * price(NEEDS) - followed
+
+
+def test_a_dearer_hour_of_a_burst_is_no_saving_of_what_was_used() -> None:
+    used = a_run(1, cpu_used_ms=4 * HOUR, peak=8 << 30)
+    assert find_savings([replace(used, cost=Micros(used.cost * 3 // 2))], lambda _: offers()) == []
 
 
 def test_nothing_is_claimed_of_runs_that_nobody_measured() -> None:

@@ -67,7 +67,7 @@ def test_what_holds_a_growth_back_is_named() -> None:
 
 def test_what_was_just_asked_for_is_not_sent_away() -> None:
     verdict = judge(a_scaling(), loaded(0, ready=4, idle=4), [Change(at=Millis(NOW - 60_000), by=4)], NOW)
-    assert (verdict.by, verdict.held) == (0, ("cooldown, 60 s left",))
+    assert (verdict.by, verdict.held) == (0, ("cooldown, 1 min left",))
 
 
 def test_spares_are_kept_warm_and_not_given_back() -> None:

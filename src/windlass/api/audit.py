@@ -17,7 +17,7 @@ from windlass.api.answers import answer
 from windlass.api.context import Admin, Context, Here, refresh
 from windlass.api.openapi import REFUSALS
 from windlass.api.sse import ENDLESS, Emit, StreamingAnswer
-from windlass.core.errors import Invalid
+from windlass.core.errors import Fault, Invalid
 from windlass.core.model.audit import AuditQuery
 from windlass.core.model.ids import Millis
 from windlass.ports.clock import Clock
@@ -126,6 +126,9 @@ async def _send(here: Context, asked: AuditQuery, follow: bool, emit: Emit) -> N
 
 
 def _asked(clock: Clock, query: Filters) -> AuditQuery:
+    if query.since is not None and query.until is not None and query.since > query.until:
+        message = "is after `until`; expected the first moment, then the last"
+        raise Invalid("the request has one fault", faults=[Fault("since", message)])
     return AuditQuery(
         tenant=query.tenant,
         subject=query.subject,

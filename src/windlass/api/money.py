@@ -13,7 +13,7 @@ from windlass.api.context import Admin, Context, Here, Reader, Writer
 from windlass.api.openapi import REFUSALS, json_body
 from windlass.core.errors import Fault, Invalid, NotFound
 from windlass.core.model.burst import BurstSession
-from windlass.core.model.calendar import Day, day_of, read_day
+from windlass.core.model.calendar import Day, day_of, read_day, show_day
 from windlass.core.model.costs import CostBy, CostQuery
 from windlass.core.model.ids import TenantId
 from windlass.wire import money
@@ -27,23 +27,24 @@ By = Literal["tenant", "pool", "day", "job"]
 TenantName = Annotated[str, Path(min_length=1, max_length=63)]
 
 
-class CostParameters(BaseModel):
+class Whose(BaseModel):
+    """Of which tenants; without either, the caller's own."""
+
     model_config = ConfigDict(extra="forbid")
 
+    tenant: str | None = Field(default=None, max_length=63, description="One tenant's; admins only see others'.")
+    all: bool = Field(default=False, description="All tenants'; admins only. Not together with `tenant`.")
+
+
+class CostParameters(Whose):
     by: list[By] = Field(default_factory=list[By], max_length=4, description="Nothing: the sum of all.")
     since: str | None = Field(default=None, pattern=DATE, description="First UTC day; 30 days back when absent.")
     until: str | None = Field(default=None, pattern=DATE, description="Last UTC day; today when absent.")
-    tenant: str | None = Field(default=None, max_length=63, description="One tenant's; admins only see others'.")
-    all: bool = Field(default=False, description="All tenants'; admins only.")
     limit: int = Field(default=1000, ge=1, le=10_000)
 
 
-class SavingsParameters(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class SavingsParameters(Whose):
     days: int = Field(default=_DAYS_SHOWN, ge=1, le=366)
-    tenant: str | None = Field(default=None, max_length=63, description="One tenant's; admins only see others'.")
-    all: bool = Field(default=False, description="All tenants'; admins only.")
 
 
 class BurstRequest(Strict):
@@ -53,12 +54,11 @@ class BurstRequest(Strict):
 @router.get("/cost", response_model=money.CostAnswer)
 async def list_costs(here: Here, caller: Reader, query: Annotated[CostParameters, Query()]) -> Response:
     """Sums over runs by what is asked for; what runs is counted until now."""
-    today = day_of(here.plane.clock.now())
-    until = _day(query.until, "until", today)
+    since, until = _days(query, today=day_of(here.plane.clock.now()))
     asked = CostQuery(
-        tenant=_whose(here, caller, query.tenant, wants_all=query.all),
+        tenant=_whose(here, caller, query),
         by=tuple(CostBy(by) for by in dict.fromkeys(query.by)),
-        since=_day(query.since, "since", Day(until - _DAYS_SHOWN + 1)),
+        since=since,
         until=until,
         limit=query.limit,
     )
@@ -68,7 +68,7 @@ async def list_costs(here: Here, caller: Reader, query: Annotated[CostParameters
 @router.get("/cost-optimization/reports", response_model=money.SavingsAnswer)
 async def report_savings(here: Here, caller: Reader, query: Annotated[SavingsParameters, Query()]) -> Response:
     """From what really ran: idle, over-asked, cheaper elsewhere, each with what it rests on."""
-    whose = _whose(here, caller, query.tenant, wants_all=query.all)
+    whose = _whose(here, caller, query)
     report = await here.plane.treasury.savings(whose, days=query.days)
     return answer(money.savings_document(report.since, report.runs, report.measured, report.savings))
 
@@ -118,7 +118,7 @@ async def get_prices(here: Here, caller: Reader) -> Response:
 
 @router.put("/prices", response_model=money.PricesDocument, openapi_extra=json_body(money.PricesDocument))
 async def set_prices(request: Request, here: Here, caller: Admin) -> Response:
-    """All of them at once: what is left out is at its list price. For what is placed from now on."""
+    """All of them at once, for what is placed from now on. `every` must be there, if only as `{}`, which is the list price."""
     asked = await read_model(request, money.PricesDocument, bytes_max=here.limits.manifest_bytes_max)
     prices = money.read_prices(asked)
     revision = await here.plane.treasury.set_prices(prices)
@@ -132,12 +132,15 @@ def _own(caller: Identity, tenant: str) -> TenantId:
     return TenantId(tenant)
 
 
-def _whose(here: Context, caller: Identity, tenant: str | None, *, wants_all: bool) -> TenantId | None:
+def _whose(here: Context, caller: Identity, asked: Whose) -> TenantId | None:
     """None: everybody's."""
-    if wants_all:
+    if asked.all and asked.tenant is not None:
+        faults = [Fault("all", "asks for every tenant's, and `tenant` for one's; give one of the two")]
+        raise Invalid("the request has one fault", faults=faults)
+    if asked.all:
         caller.must_govern()
         return None
-    whose, world = _own(caller, tenant if tenant is not None else caller.tenant), here.plane.brain.world
+    whose, world = _own(caller, asked.tenant if asked.tenant is not None else caller.tenant), here.plane.brain.world
     if whose not in world.tables.gone:  # what a deleted one spent is kept, and was spent
         world.tenant(whose)
     return whose
@@ -145,6 +148,15 @@ def _whose(here: Context, caller: Identity, tenant: str | None, *, wants_all: bo
 
 def _burst(here: Context, session: BurstSession) -> dict[str, object]:
     return money.burst_document(session, now=here.plane.clock.now(), wall=here.plane.clock.wall)
+
+
+def _days(query: CostParameters, *, today: Day) -> tuple[Day, Day]:
+    until = _day(query.until, "until", today)
+    since = _day(query.since, "since", Day(until - _DAYS_SHOWN + 1))
+    if since > until:
+        message = f"{show_day(since)} is after {show_day(until)}, the last day; expected the first day, then the last"
+        raise Invalid("the request has one fault", faults=[Fault("since", message)])
+    return since, until
 
 
 def _day(text: str | None, field: str, default: Day) -> Day:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from typing import Any, Final
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 from fastapi import FastAPI
@@ -109,9 +110,19 @@ async def _on_validation(request: Request, error: Exception) -> Response:
 
 async def _on_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    name = _slashed(request)
+    if error.status_code == 404 and name is not None:
+        fault = Fault("name", f"“{show(name)}” holds a '/', which no name does")
+        return error_response(Invalid("the name in this address is not valid", faults=[fault]), request_id_of(request))
     code, detail = _CODES.get(error.status_code, (f"http-{error.status_code}", "the request was refused"))
     document = problem(error.status_code, code, detail, request_id=request_id_of(request))
     return problem_response(document, error.headers)
+
+
+def _slashed(request: Request) -> str | None:
+    """The part of the address that was sent as one name and, for a slash written as %2F in it, is read as two."""
+    parts = request.scope.get("raw_path", b"").split(b"/")
+    return next((unquote_to_bytes(part).decode(errors="replace") for part in parts if b"%2f" in part.lower()), None)
 
 
 def _field(loc: tuple[int | str, ...]) -> str:

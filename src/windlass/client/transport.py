@@ -239,7 +239,9 @@ class _Broken(_NeverConnected):
 
 
 def segment(name: str) -> str:
-    """A name as one part of a path, whatever it contains."""
+    """A name as one part of a path, whatever it contains; but what the path itself would swallow was never a name."""
+    if name in ("", ".", ".."):
+        raise Invalid(f"{name!r} is not a name", hint="an empty one is most often a variable that is not set")
     return quote(name, safe="")
 
 

@@ -89,7 +89,7 @@ class ControlPlane:
 
     def queues(self, tenant: TenantId | None) -> tuple[QueueView, ...]:
         """Of one tenant or of all."""
-        return queue_status(self.brain.world, tenant)
+        return queue_status(self.brain.world, tenant, now=self.clock.now())
 
     def fairness(self, tenant: TenantId | None, *, window_ms: Millis | None) -> FairnessView:
         return fairness(self.brain.world, tenant, now=self.clock.now(), window_ms=window_ms)

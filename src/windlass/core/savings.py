@@ -2,6 +2,9 @@
 
 Runs of one tenant with equal needs in one pool are judged together. A finding says what it rests on: how many runs, how many of
 them were measured, what they used at most. Where nothing was measured nothing is claimed.
+
+No unit of money is promised twice: a measured run is either idle or asked for too much, and a cheaper pool saves of what is left
+once that advice is taken. So the sum of all findings is what following all of them would have saved.
 """
 
 from collections import defaultdict
@@ -83,27 +86,22 @@ def find_savings(runs: Iterable[MeteredRun], offers: Offers) -> list[Saving]:
 
 
 def _judge(runs: list[MeteredRun], offers: Offers) -> Iterator[Saving]:
-    first, evidence = runs[0], _evidence(runs)
-    measured = [run for run in runs if run.cpu_used_ms is not None and run.memory_peak_bytes is not None]
-    idle = [run for run in measured if _use(run) * 1000 < IDLE_BELOW * run.needs.cpu_millis]
-    if idle:
+    first = runs[0]
+    idle, busy, unknown = _sorted_by_use(runs)
+    slim = [(run, run.needs) for run in unknown]
+    for kind, those in ((SavingKind.IDLE, idle), (SavingKind.OVER_ASKED, busy)):
+        evidence = _evidence(those)
+        advised = _enough(evidence, first.needs)
+        slim += [(run, advised) for run in those]
+        if advised == first.needs:
+            continue
         yield Saving(
-            kind=SavingKind.IDLE,
-            tenant=first.tenant,
-            pool=first.pool,
-            asked=first.needs,
-            saves=_spared(idle, _slim_cpu(first.needs, max(map(_use, idle)))),
-            evidence=_evidence(idle),
-        )
-    advised = _enough(evidence, first.needs)
-    if measured and advised != first.needs:
-        yield Saving(
-            kind=SavingKind.OVER_ASKED,
+            kind=kind,
             tenant=first.tenant,
             pool=first.pool,
             asked=first.needs,
             advised=advised,
-            saves=_spared(measured, advised),
+            saves=Micros(sum(run.cost - _left(run, advised) for run in those)),
             evidence=evidence,
         )
     cheapest = _cheapest(first, offers(first.tenant))
@@ -114,9 +112,22 @@ def _judge(runs: list[MeteredRun], offers: Offers) -> Iterator[Saving]:
             pool=first.pool,
             asked=first.needs,
             advised_pool=cheapest.pool,
-            saves=Micros(sum(run.cost - _price(run.needs, run.ran_ms, cheapest.prices) for run in runs)),
-            evidence=evidence,
+            saves=Micros(sum(_left(run, needs) - _moved(run, needs, cheapest) for run, needs in slim)),
+            evidence=_evidence(runs),
         )
+
+
+def _sorted_by_use(runs: list[MeteredRun]) -> tuple[list[MeteredRun], list[MeteredRun], list[MeteredRun]]:
+    """Idle, not idle, not measured."""
+    idle, busy, unknown = list[MeteredRun](), list[MeteredRun](), list[MeteredRun]()
+    for run in runs:
+        if not _is_measured(run):
+            unknown.append(run)
+        elif _use(run) * 1000 < IDLE_BELOW * run.needs.cpu_millis:
+            idle.append(run)
+        else:
+            busy.append(run)
+    return idle, busy, unknown
 
 
 def _slim_cpu(needs: Resources, used_millis: int) -> Resources:
@@ -131,7 +142,7 @@ def _enough(evidence: Evidence, needs: Resources) -> Resources:
 
 
 def _evidence(runs: list[MeteredRun]) -> Evidence:
-    measured = [run for run in runs if run.cpu_used_ms is not None and run.memory_peak_bytes is not None]
+    measured = [run for run in runs if _is_measured(run)]
     dearest = sorted(runs, key=lambda run: -run.cost)
     return Evidence(
         runs=len(runs),
@@ -150,8 +161,18 @@ def _use(run: MeteredRun) -> int:
     return (run.cpu_used_ms or 0) * 1000 // max(1, run.ran_ms)
 
 
-def _spared(runs: list[MeteredRun], advised: Resources) -> Micros:
-    return Micros(sum(max(0, run.cost - _price(advised, run.ran_ms, run.prices)) for run in runs))
+def _is_measured(run: MeteredRun) -> bool:
+    return run.cpu_used_ms is not None and run.memory_peak_bytes is not None
+
+
+def _left(run: MeteredRun, needs: Resources) -> int:
+    """What is left of its cost had it asked for this."""
+    return min(run.cost, _price(needs, run.ran_ms, run.prices))
+
+
+def _moved(run: MeteredRun, needs: Resources, offer: PoolOffer) -> int:
+    """What is left of that in another pool."""
+    return min(_left(run, needs), _price(needs, run.ran_ms, offer.prices))
 
 
 def _price(needs: Resources, span_ms: int, prices: PriceBook) -> int:

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from windlass.core.model.ids import Millis, PoolId
 from windlass.core.model.pool import Change, Measure, Scaling, Trigger
+from windlass.core.model.spans import spoken
 
 _MINUTE_MS: Final = Millis(60_000)
 
@@ -115,7 +116,7 @@ def _downward(scaling: Scaling, seen: Seen, floor: int) -> _Wish | None:
     """Those idle for too long; else only when every trigger that has a value agrees. Never what the queue would fill."""
     least = max(floor, seen.ready - seen.idle + max(scaling.spares, min(seen.needed, seen.idle)))
     if seen.stale and seen.size > least:
-        rule = f"{seen.stale} idle for {_seconds(scaling.idle_ms)} s"
+        rule = f"{seen.stale} idle for {spoken(_seconds(scaling.idle_ms))}"
         return _Wish(max(seen.size - seen.stale, least), rule)
     pairs = _pairs(scaling, seen)
     if not pairs or seen.coming or any(value > trigger.down for trigger, value in pairs):
@@ -133,7 +134,7 @@ def _grow(
     by = _bounded(by, room, f"maximum {scaling.workers_max}", held)
     if not is_urgent and by > 0:
         left = _cooling(past, now, scaling.cooldown_up_ms, is_up=True)
-        by = _bounded(by, 0, f"cooldown, {_seconds(left)} s left", held) if left else by
+        by = _bounded(by, 0, f"cooldown, {spoken(_seconds(left))} left", held) if left else by
     rate = scaling.up_per_minute - _within_a_minute(past, now, is_up=True)
     by = _bounded(by, rate, f"at most {scaling.up_per_minute} more a minute", held)
     return Verdict(by=max(0, by), rule=wish.rule, wanted=wish.size, held=tuple(held))
@@ -144,7 +145,7 @@ def _shrink(scaling: Scaling, seen: Seen, past: Sequence[Change], now: Millis, w
     by = seen.size - wish.size
     by = _bounded(by, seen.idle, "the others are busy", held)
     left = _cooling(past, now, scaling.cooldown_down_ms, is_up=False)
-    by = _bounded(by, 0, f"cooldown, {_seconds(left)} s left", held) if left else by
+    by = _bounded(by, 0, f"cooldown, {spoken(_seconds(left))} left", held) if left else by
     rate = scaling.down_per_minute - _within_a_minute(past, now, is_up=False)
     by = _bounded(by, rate, f"at most {scaling.down_per_minute} fewer a minute", held)
     return Verdict(by=-max(0, by), rule=wish.rule, wanted=wish.size, held=tuple(held))

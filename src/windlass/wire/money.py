@@ -14,7 +14,7 @@ from windlass.core.model.money import PriceBook, Prices
 from windlass.core.model.spending import BudgetMark
 from windlass.core.model.tenant import Budget
 from windlass.core.savings import Saving, by_kind
-from windlass.wire.job import Name, Strict, shared
+from windlass.wire.job import Name, Strict
 from windlass.wire.render import Wall, resources_document, timestamp
 from windlass.wire.schema import ResourcesShape, Shape
 
@@ -34,9 +34,12 @@ class PriceBookDocument(Strict):
 
 
 class PricesDocument(Strict):
-    """What is charged from now on; a run keeps the prices it was placed at."""
+    """What is charged from now on; a run keeps the prices it was placed at.
 
-    every: PriceBookDocument = shared(PriceBookDocument())
+    `every` has no default: an empty document, sent by mistake, would put all prices back to the list.
+    """
+
+    every: PriceBookDocument
     pools: Annotated[dict[Name, PriceBookDocument], Field(max_length=bounds.POOLS_MAX)] = Field(default_factory=dict)
     """Instead of `every`, for these."""
     tiers: dict[Literal["free", "standard", "premium", "enterprise"], Percent] = Field(default_factory=dict)

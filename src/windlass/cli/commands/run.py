@@ -15,6 +15,8 @@ from windlass.cli.submission import ARTIFACTS, manifest, submit
 from windlass.client.client import Client
 from windlass.client.documents import Document, Manifest
 
+Pairs = tuple[tuple[str, Any], ...]
+
 
 @click.command(cls=CommandWithWords, options_metavar="[OPTIONS]")
 @click.argument("words", metavar="[IMAGE] [-- COMMAND...]", nargs=-1)
@@ -99,14 +101,10 @@ def _split(ctx: click.Context, words: tuple[str, ...]) -> tuple[str | None, tupl
 def _manifest(
     image: str | None, command: tuple[str, ...], *, is_interactive: bool, project_dir: Path | None, **given: Any
 ) -> Document:
-    env: dict[str, Any] = {}
-    for path in given["env_file"]:
-        env |= read_env_file(path)
-    env |= dict(given["env"]) | dict(given["secret"])
     spec = {
         "image": image,
         "command": list(command) or None,
-        "env": env or None,
+        "env": _env(**given) or None,
         "secretFiles": dict(given["secret_file"]) or None,
         "workdir": given["workdir"] or (ARTIFACTS if project_dir else None),
         "timeoutSeconds": given["timeout"],
@@ -122,3 +120,17 @@ def _manifest(
     }
     needs = {"cpu": given["cpu"], "memory": given["memory"], "gpu": given["gpu"]}
     return manifest("Job", name=given["name"], labels=given["label"], spec=spec, needs=needs)
+
+
+def _env(*, env_file: tuple[Path, ...], env: Pairs, secret: Pairs, **_: Any) -> Document:
+    """A file gives what `-e` may override. A secret overrides nothing: which of two values a job got must never be a guess."""
+    plain: Document = {}
+    for path in env_file:
+        plain |= read_env_file(path)
+    plain |= dict(env)
+    both = sorted(plain.keys() & dict(secret).keys())
+    if both:
+        raise click.UsageError(
+            f"{', '.join(both)} is given both as a plain value and with --secret; give one of the two"
+        )
+    return plain | dict(secret)

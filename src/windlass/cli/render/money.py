@@ -56,7 +56,7 @@ def savings_rows(found: Document) -> list[Row]:
             item["tenant"],
             item["pool"],
             _needs(item["asked"]),
-            item["advisedPool"] or (_needs(item["advised"]) if item["advised"] else "end it, or ask for less"),
+            _advice(item),
             _evidence(item["evidence"]),
         )
         for item in found["items"]
@@ -79,6 +79,12 @@ def _cost_row(item: Document, by: Sequence[str], most: int) -> Row:
         span(item["seconds"]),
         Cell(bar(item["cost"], most), "blue"),
     )
+
+
+def _advice(item: Document) -> str:
+    if item["advisedPool"]:
+        return f"in {item['advisedPool']}"
+    return f"end it, or {_needs(item['advised'])}" if item["kind"] == "idle" else _needs(item["advised"])
 
 
 def _needs(resources: Document) -> str:

@@ -8,6 +8,7 @@ from windlass.core.errors import Conflict, Denied, Excess, OverLimit
 from windlass.core.model.burst import BurstSession
 from windlass.core.model.calendar import day_of, next_day
 from windlass.core.model.ids import Millis
+from windlass.core.model.spans import spoken
 from windlass.core.model.tenant import Tenant
 
 
@@ -59,7 +60,7 @@ def check_opens(tenant: Tenant, sessions: Collection[BurstSession], now: Millis)
     if shut.why == "cooldown":
         left = Excess(code="burst-cooldown", used=seconds, asked=1, limit=0, unit="seconds left")
         raise OverLimit(
-            f"the last burst of tenant {tenant.id!r} has just ended: the next may open in {seconds} s",
+            f"the last burst of tenant {tenant.id!r} has just ended: the next may open in {spoken(seconds)}",
             code="burst-cooldown",
             limits=[left],
             retry_after_seconds=seconds,

@@ -11,6 +11,7 @@ from windlass.core.errors import Excess, Fault, Invalid, OverLimit
 from windlass.core.model.calendar import day_of, month_of, next_day, next_month
 from windlass.core.model.ids import Millis
 from windlass.core.model.resources import NOTHING, Resources
+from windlass.core.model.spans import spoken
 from windlass.core.model.tenant import SHARE, Quota, QuotaPolicy, Tenant
 
 _RETRY_MAX_SECONDS: Final = 300
@@ -137,7 +138,7 @@ def _refused(tenant: Tenant, over: list[Excess], retry_after_seconds: int) -> Ov
         code=over[0].code,
         limits=over,
         retry_after_seconds=retry_after_seconds,
-        hint=f"try again in {retry_after_seconds} s, or have the limit raised: windlass tenants quota {tenant.id}",
+        hint=f"try again in {spoken(retry_after_seconds)}, or have the limit raised: windlass tenants quota {tenant.id}",
     )
 
 

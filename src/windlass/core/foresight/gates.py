@@ -14,6 +14,7 @@ from windlass.core.admission.quota import excess, fits, money_spent, sentence
 from windlass.core.model.calendar import day_of, month_of
 from windlass.core.model.ids import Millis
 from windlass.core.model.job import Job
+from windlass.core.model.spans import spoken
 from windlass.core.model.tenant import SHARE, QuotaPolicy, Tenant
 from windlass.core.placement.nodes import Spot
 from windlass.core.world.gate import RESERVED, WORKERS_USED, nodes_allowed, session_of
@@ -76,7 +77,7 @@ def _backoff(job: Job, now: Millis) -> Gate:
     return Gate(
         name=GateName.BACKOFF,
         is_open=False,
-        says=f"attempt {job.attempt} of {job.retries + 1} failed; the next comes in {left} s",
+        says=f"attempt {job.attempt} of {job.retries + 1} failed; the next comes in {spoken(left)}",
         numbers=(("attempt", job.attempt), ("attempts", job.retries + 1)),
         opens_at=job.not_before,
     )

@@ -12,6 +12,7 @@ from windlass.core.fairness.lanes import Band
 from windlass.core.model.ids import Millis, NodeId, PoolId
 from windlass.core.model.pool import Change, Growth, Measure, Pool, Scaling, Worker, WorkerState
 from windlass.core.model.resources import NOTHING, Resources
+from windlass.core.model.spans import spoken
 from windlass.core.scaling import ScalingStep, Seen, Verdict, judge
 from windlass.core.world.pools import find_pool
 from windlass.core.world.records import Table
@@ -70,7 +71,9 @@ def give_up(world: World, pool: PoolId, *, now: Millis) -> list[NodeId]:
     for worker in late:
         with world.decision(now):
             said = f": {worker.problem}" if worker.problem else ""
-            end_worker(world, worker, now=now, problem=f"did not join within {scaling.ready_within_ms // 1000} s{said}")
+            end_worker(
+                world, worker, now=now, problem=f"did not join within {spoken(scaling.ready_within_ms // 1000)}{said}"
+            )
     return [worker.id for worker in late]
 
 

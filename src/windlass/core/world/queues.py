@@ -13,6 +13,7 @@ from windlass.core.fairness.standing import Standing
 from windlass.core.model.ids import Millis, TenantId
 from windlass.core.model.job import Job
 from windlass.core.model.shape import Shape
+from windlass.core.world.gate import Hold, may_start
 from windlass.core.world.world import World
 
 _LOOKED_AT_MAX: Final = 2000
@@ -55,13 +56,13 @@ class TenantStanding(Struct, frozen=True, kw_only=True):
     """Charged since the tenant's first run, corrections included, over all restarts."""
 
 
-def queue_status(world: World, tenant: TenantId | None) -> tuple[QueueView, ...]:
+def queue_status(world: World, tenant: TenantId | None, *, now: Millis) -> tuple[QueueView, ...]:
     """Of one tenant or of all: the longest queues first."""
     lanes: dict[tuple[TenantId, Shape], list[Lane]] = {}
     for lane in world.tables.queue.lanes():
         if tenant is None or lane.tenant == tenant:
             lanes.setdefault((lane.tenant, lane.shape), []).append(lane)
-    views = [_view(world, *key, same) for key, same in lanes.items()]
+    views = [_view(world, *key, same, now) for key, same in lanes.items()]
     return tuple(sorted(views, key=lambda view: (-view.depth, view.tenant, view.head.seq)))
 
 
@@ -91,12 +92,13 @@ def urgent_counts(world: World) -> dict[Urgency, int]:
     return counts
 
 
-def _view(world: World, tenant: TenantId, shape: Shape, lanes: list[Lane]) -> QueueView:
+def _view(world: World, tenant: TenantId, shape: Shape, lanes: list[Lane], now: Millis) -> QueueView:
     tables = world.tables
     for lane in lanes:
         lane.look()
     first = min(lanes, key=lambda lane: lane.rank)
     assert first.front is not None
+    parked = next((lane.waiting for lane in lanes if lane.waiting), ())
     return QueueView(
         tenant=tenant,
         shape=shape,
@@ -105,9 +107,15 @@ def _view(world: World, tenant: TenantId, shape: Shape, lanes: list[Lane]) -> Qu
         oldest_since=min(job.created_at for lane in lanes for job in _some(lane.jobs())),
         urgent=sum(len(lane) for lane in lanes if lane.level),
         tag=tables.ledger.account(tenant).finish,
-        parked=next((lane.waiting for lane in lanes if lane.waiting), ()),
-        held=tables.queue.held(tenant),
+        parked=parked,
+        held=tables.queue.held(tenant) or (() if parked else _would_hold(world, first.front, now)),
     )
+
+
+def _would_hold(world: World, head: Job, now: Millis) -> Reasons:
+    """Between a fact and the next placing nobody is held yet: the gate is asked what it will say."""
+    answer = may_start(world, head, now)
+    return answer.reasons if isinstance(answer, Hold) else ()
 
 
 def _some(jobs: Iterable[Job]) -> Iterable[Job]:
