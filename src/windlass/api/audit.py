@@ -22,6 +22,7 @@ from windlass.core.model.audit import AuditQuery
 from windlass.core.model.ids import Millis
 from windlass.ports.clock import Clock
 from windlass.wire.audit import AuditList, deed_document
+from windlass.wire.expected import Form
 
 router = APIRouter(prefix="/api/v1/audit", tags=["audit"], responses=REFUSALS)
 
@@ -67,7 +68,9 @@ class Filters(BaseModel):
 class AuditListQuery(Filters):
     order: Literal["newest", "oldest"] = "newest"
     limit: int = Field(default=100, ge=1, le=1000)
-    cursor: str = Field(default="", pattern="^[0-9]*$", max_length=18)
+    cursor: Annotated[str, Form("^[0-9]*$", "expected what `next` of the page before said")] = Field(
+        default="", max_length=18
+    )
 
 
 class ExportQuery(Filters):

@@ -19,9 +19,10 @@ from windlass.core.model.job import TERMINAL, JobKind, JobState
 from windlass.core.model.submission import Submission
 from windlass.core.model.views import JobQuery, JobView
 from windlass.wire import schema
+from windlass.wire.expected import Form
 from windlass.wire.faults import invalid
 from windlass.wire.job import read_manifest
-from windlass.wire.names import is_dns_label, read_labels
+from windlass.wire.names import DNS_LABEL_EXPECTED, is_dns_label, read_labels
 from windlass.wire.render import asked_for, spec_document
 
 router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"], responses=REFUSALS)
@@ -41,7 +42,7 @@ class ListQuery(BaseModel):
 
     state: list[State] = Field(default_factory=list, max_length=8)
     kind: Literal["Job", "EphemeralAccelerationJob"] | None = None
-    label: list[Annotated[str, Field(pattern="^[^=]+=[^=]*$")]] = Field(
+    label: list[Annotated[str, Form("^[^=]+=[^=]*$", "expected a label as key=value")]] = Field(
         default_factory=list, max_length=16, description="key=value"
     )
     name: str = Field(default="", max_length=63, description="What the name begins with.")
@@ -87,7 +88,7 @@ async def apply_job(
     _, data = await read_document(request, bytes_max=here.limits.manifest_bytes_max, takes_yaml=True)
     submission = read_manifest(data, runtime=here.plane.runtime_kind, preset_image=here.preset_image)
     if not is_dns_label(name):
-        raise Invalid("not a job's name", faults=[Fault("name", "expected a DNS label")])
+        raise Invalid("not a job's name", faults=[Fault("name", DNS_LABEL_EXPECTED)])
     if submission.name not in ("", name):
         raise invalid("the manifest", [Fault("metadata.name", f"is not the {name} of the address")])
     await refresh(request)

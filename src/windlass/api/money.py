@@ -17,12 +17,14 @@ from windlass.core.model.calendar import Day, day_of, read_day, show_day
 from windlass.core.model.costs import CostBy, CostQuery
 from windlass.core.model.ids import TenantId
 from windlass.wire import money
+from windlass.wire.expected import Form
 from windlass.wire.job import Strict
 
 router = APIRouter(prefix="/api/v1", tags=["money"], responses=REFUSALS)
 
 _DAYS_SHOWN = 30
-DATE = "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+_DATE_EXPECTED = "expected a date such as 2026-11-15"
+Date = Annotated[str, Form("^[0-9]{4}-[0-9]{2}-[0-9]{2}$", _DATE_EXPECTED)]
 By = Literal["tenant", "pool", "day", "job"]
 TenantName = Annotated[str, Path(min_length=1, max_length=63)]
 
@@ -38,8 +40,8 @@ class Whose(BaseModel):
 
 class CostParameters(Whose):
     by: list[By] = Field(default_factory=list[By], max_length=4, description="Nothing: the sum of all.")
-    since: str | None = Field(default=None, pattern=DATE, description="First UTC day; 30 days back when absent.")
-    until: str | None = Field(default=None, pattern=DATE, description="Last UTC day; today when absent.")
+    since: Date | None = Field(default=None, description="First UTC day; 30 days back when absent.")
+    until: Date | None = Field(default=None, description="Last UTC day; today when absent.")
     limit: int = Field(default=1000, ge=1, le=10_000)
 
 
@@ -163,4 +165,4 @@ def _day(text: str | None, field: str, default: Day) -> Day:
     try:
         return read_day(text) if text is not None else default
     except ValueError:
-        raise Invalid("not a day", faults=[Fault(field, "expected a date such as 2026-11-15")]) from None
+        raise Invalid("the request has one fault", faults=[Fault(field, _DATE_EXPECTED)]) from None

@@ -13,7 +13,8 @@ from starlette.responses import Response
 
 from windlass.api.context import context_of
 from windlass.core.errors import Fault, Invalid, OverLimit, Unavailable, WindlassError
-from windlass.wire.faults import show
+from windlass.wire.expected import expected
+from windlass.wire.faults import invalid, show
 from windlass.wire.problem import MEDIA_TYPE, internal_problem, problem, problem_of, status_of
 
 _CODES: Final = {
@@ -104,8 +105,8 @@ def note_refusal(connection: HTTPConnection, error: WindlassError) -> None:
 
 async def _on_validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    faults = [Fault(_field(item["loc"]), _message(item)) for item in error.errors()]
-    return await answer_error(request, Invalid("the request has faults", faults=faults))
+    faults = [Fault(_field(item["loc"]), expected(item, unknown="is not a parameter here")) for item in error.errors()]
+    return await answer_error(request, invalid("the request", faults))
 
 
 async def _on_http(request: Request, error: Exception) -> Response:
@@ -128,10 +129,3 @@ def _slashed(request: Request) -> str | None:
 def _field(loc: tuple[int | str, ...]) -> str:
     """`("query", "limit")` is `limit` to whoever wrote the address."""
     return ".".join(show(str(part)) for part in loc[1:]) or str(loc[0])
-
-
-def _message(item: Mapping[str, Any]) -> str:
-    if item["type"] == "extra_forbidden":
-        return "is not a parameter here"
-    message: str = item["msg"]
-    return message.replace("Input should be ", "expected ", 1).removeprefix("Value error, ")

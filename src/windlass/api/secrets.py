@@ -10,13 +10,12 @@ from windlass.api.bodies import read_model
 from windlass.api.context import Admin, Context, Here, Reader, Writer
 from windlass.api.openapi import REFUSALS, json_body
 from windlass.control.secrets import SecretView
-from windlass.core.errors import Fault, Invalid
-from windlass.wire.names import DNS_LABEL_PATTERN, is_dns_label
+from windlass.wire.names import DNS_LABEL
 from windlass.wire.secret import RotationShape, SecretList, SecretRequest, SecretShape, secret_document
 
 router = APIRouter(prefix="/api/v1/secrets", tags=["secrets"], responses=REFUSALS)
 
-Name = Annotated[str, Path(pattern=DNS_LABEL_PATTERN, max_length=63)]
+Name = Annotated[str, Path(max_length=63), DNS_LABEL]
 
 
 @router.get("", response_model=SecretList)
@@ -28,7 +27,6 @@ async def list_secrets(here: Here, caller: Reader) -> Response:
 @router.put("/{name}", response_model=SecretShape, openapi_extra=json_body(SecretRequest))
 async def set_secret(request: Request, here: Here, caller: Writer, name: Name) -> Response:
     """The keys given are all it has from now on. Runs that start later get the new values."""
-    _check_name(name)
     asked = await read_model(request, SecretRequest, bytes_max=here.limits.manifest_bytes_max)
     view, revision = await here.plane.secrets.set(caller.tenant, name, asked.data)
     return answer(_document(here, view), revision=revision)
@@ -37,7 +35,6 @@ async def set_secret(request: Request, here: Here, caller: Writer, name: Name) -
 @router.delete("/{name}", response_model=SecretShape)
 async def remove_secret(here: Here, caller: Writer, name: Name) -> Response:
     """Runs that have not started and refer to it will fail with the reason SecretMissing; `usedBy` names their jobs."""
-    _check_name(name)
     view, revision = await here.plane.secrets.remove(caller.tenant, name)
     return answer(_document(here, view), revision=revision)
 
@@ -47,11 +44,6 @@ async def rotate_key(here: Here, caller: Admin) -> Response:
     """A new data key; every secret and login of the installation is sealed with it, then the older keys are destroyed."""
     rotation = await here.plane.secrets.rotate()
     return answer({"key": rotation.key, "left": rotation.left})
-
-
-def _check_name(name: str) -> None:
-    if not is_dns_label(name):
-        raise Invalid("not a secret's name", faults=[Fault("name", "expected a DNS label")])
 
 
 def _document(here: Context, view: SecretView) -> dict[str, object]:

@@ -16,11 +16,16 @@ from windlass.api.tenants import Name
 from windlass.core.errors import NotFound
 from windlass.core.model.ids import TenantId
 from windlass.core.model.token import IssuedToken
+from windlass.wire.expected import Form
 from windlass.wire.tenancy import TTL_MS, NewToken, TokenList, TokenRequest, TokenShape, token_document
 
 router = APIRouter(prefix="/api/v1/tenants/{name}/tokens", tags=["tenants"], responses=REFUSALS)
 
-TokenId = Annotated[str, Path(pattern=r"^[A-Za-z0-9._~-]+$", max_length=128)]
+TokenId = Annotated[
+    str,
+    Path(max_length=128),
+    Form(r"^[A-Za-z0-9._~-]+$", "expected a token's id, as `windlass tenants tokens` lists them"),
+]
 
 
 class RevokeQuery(BaseModel):

@@ -14,7 +14,7 @@ from windlass.core.errors import Fault, Invalid
 from windlass.core.model.job import Input
 from windlass.wire import schema
 from windlass.wire.job import Strict, Url
-from windlass.wire.names import ARTIFACTS, DNS_LABEL_PATTERN, PATH_BYTES_MAX, is_dns_label, read_artifact_path
+from windlass.wire.names import ARTIFACTS, DNS_LABEL, PATH_BYTES_MAX, read_artifact_path
 from windlass.wire.render import volume_document
 
 router = APIRouter(prefix="/api/v1/volumes", tags=["volumes"], responses=REFUSALS)
@@ -51,11 +51,9 @@ async def cleanup(request: Request, here: Here, caller: Writer) -> Response:
     "/{job}/copy-file", status_code=201, response_model=schema.CopiedFile, openapi_extra=json_body(CopyFileRequest)
 )
 async def copy_file(
-    request: Request, here: Here, caller: Writer, job: Annotated[str, Path(pattern=DNS_LABEL_PATTERN, max_length=63)]
+    request: Request, here: Here, caller: Writer, job: Annotated[str, Path(max_length=63), DNS_LABEL]
 ) -> Response:
     """Fetched by the server, only from addresses that anyone on the internet could reach."""
-    if not is_dns_label(job):
-        raise Invalid("not a job's name", faults=[Fault("job", "expected a DNS label")])
     asked = await read_model(request, CopyFileRequest, bytes_max=here.limits.manifest_bytes_max)
     path = _target(asked.target_path)
     with here.seats.taken():

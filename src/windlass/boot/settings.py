@@ -12,7 +12,8 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from windlass.client.connection import default_data_dir
-from windlass.core.errors import Fault, Invalid
+from windlass.core.errors import Invalid
+from windlass.wire.faults import faults_of
 from windlass.wire.identity import OidcIssuer
 
 FILE_NAME = "windlass.toml"
@@ -69,11 +70,10 @@ def load(environ: Mapping[str, str], flags: Mapping[str, Any], file: Path | None
     try:
         return Settings(**merged)
     except ValidationError as error:
-        faults = [Fault(".".join(map(str, fault["loc"])), fault["msg"]) for fault in error.errors()]
         raise Invalid(
             "the settings do not hold",
             code="settings",
-            faults=faults,
+            faults=faults_of(error, unknown="is not a setting"),
             hint=f"flags, {PREFIX}… variables and {path} were read",
         ) from error
 

@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from windlass.core.errors import Fault, Invalid
 from windlass.core.model.ids import Millis
+from windlass.wire.expected import expected
 from windlass.wire.kube.pod import PodPolicy
 from windlass.wire.names import read_labels
 
@@ -70,7 +71,7 @@ def load(environ: Mapping[str, str]) -> OperatorSettings:
     try:
         return OperatorSettings.model_validate(found)
     except ValidationError as error:
-        faults = [Fault(PREFIX + str(fault["loc"][0]).upper(), fault["msg"]) for fault in error.errors()]
+        faults = [Fault(PREFIX + str(fault["loc"][0]).upper(), expected(fault)) for fault in error.errors()]
         raise Invalid("the operator's settings do not hold", code="settings", faults=faults) from error
 
 

@@ -1,30 +1,17 @@
 """From pydantic's errors to ours: each fault named once, at the path its writer sees, saying what was expected."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from windlass.core.errors import Fault, Invalid
+from windlass.wire.expected import expected
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 FAULTS_MAX: Final = 100
 _NAME_MAX: Final = 64
-
-_EXPECTED: Final = {
-    "missing": "is required",
-    "extra_forbidden": "is not a field here",
-    "string_type": "expected text; put quotes round it if it looks like a number or a truth value",
-    "int_type": "expected a whole number",
-    "bool_type": "expected true or false",
-    "list_type": "expected a list",
-    "dict_type": "expected a mapping",
-    "model_type": "expected a mapping",
-    "model_attributes_type": "expected a mapping",
-    "dataclass_type": "expected a mapping",
-    "string_pattern_mismatch": "does not have the expected form",
-}
 
 
 def validate(model: type[ModelT], data: object, *, what: str, more: Sequence[Fault] = ()) -> ModelT:
@@ -44,9 +31,10 @@ def invalid(what: str, faults: Sequence[Fault], *, code: str | None = None, hint
     return Invalid(f"{what} has {count}", code=code, hint=hint, faults=shown[:FAULTS_MAX])
 
 
-def faults_of(error: ValidationError, *, under: str = "") -> list[Fault]:
+def faults_of(error: ValidationError, *, under: str = "", unknown: str = "") -> list[Fault]:
+    """`unknown`: what a name that is not there is called at this door."""
     items = error.errors(include_url=False, include_input=False)
-    return [Fault(_path(item["loc"], under), _message(item)) for item in items]
+    return [Fault(_path(item["loc"], under), expected(item, unknown=unknown)) for item in items]
 
 
 def show(text: str) -> str:
@@ -63,12 +51,3 @@ def _path(loc: Iterable[int | str], under: str) -> str:
         elif not part.startswith("["):  # `[key]` and the members of a union are places in the schema, not in the text
             path += f".{show(part)}" if path else show(part)
     return path or "(document)"
-
-
-def _message(item: Any) -> str:
-    if item["type"] == "value_error":
-        return str(item["ctx"]["error"])
-    if item["type"] in _EXPECTED:
-        return _EXPECTED[item["type"]]
-    message: str = item["msg"]
-    return message.replace("Input should be ", "expected ", 1)

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Final
 
 from windlass.core.distribution.reference import BadReference, parse_reference
+from windlass.wire.expected import Form
 from windlass.wire.faults import show
 
 DNS_LABEL_PATTERN: Final = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
@@ -29,9 +30,10 @@ _SECRET_KEY: Final = re.compile(SECRET_KEY_PATTERN[1:-1], re.ASCII)
 _MODEL: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}", re.ASCII)
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
-_DNS_LABEL_EXPECTED: Final = (
+DNS_LABEL_EXPECTED: Final = (
     "expected 1 to 63 lower-case letters, digits and '-', beginning and ending with a letter or digit"
 )
+DNS_LABEL: Final = Form(DNS_LABEL_PATTERN, DNS_LABEL_EXPECTED)
 
 
 def is_dns_label(text: str) -> bool:
@@ -40,7 +42,7 @@ def is_dns_label(text: str) -> bool:
 
 def read_dns_label(text: str) -> str:
     if not is_dns_label(text):
-        raise ValueError(_DNS_LABEL_EXPECTED)
+        raise ValueError(DNS_LABEL_EXPECTED)
     return text
 
 
