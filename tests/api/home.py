@@ -23,7 +23,7 @@ from windlass.ports.fetcher import Fetcher
 from windlass.testing.plane import MemoryHome, NoFetcher, memory_home
 
 IMAGE = "windlass-test/busybox:1"
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 120
 _MOVING = ("w/number", "w/outbox/audit-")
 """What a refused request does leave behind: its record in the audit."""
 
@@ -100,10 +100,12 @@ async def api_home(
     has_open_metrics: bool = True,
     issuers: Sequence[Issuer] = (),
     headers: Mapping[str, str] | None = None,
+    patience_seconds: float = DEADLINE_SECONDS,
 ) -> AsyncIterator[ApiHome]:
     with TemporaryDirectory(prefix="windlass-keys-") as directory:
         keys = KeyDirectory(Path(directory))
-        async with memory_home(tenants=(TenantId("local"), TenantId("other"))) as home:
+        tenants = (TenantId("local"), TenantId("other"))
+        async with memory_home(tenants=tenants, patience_seconds=patience_seconds) as home:
             app = create_app(
                 home.plane,
                 Authenticator(keys.public_keys(), issuers=issuers),

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.api.home import ApiHome, manifest
+from tests.api.home import DEADLINE_SECONDS, ApiHome, api_home, manifest
+from windlass.testing.behind import held_back
 from windlass.wire.schema import JobList, JobManifest, Problem
 
 pytestmark = pytest.mark.anyio
@@ -239,9 +240,27 @@ async def test_a_reader_waits_for_the_revision_it_has_seen(api: ApiHome) -> None
     assert int(read.headers["windlass-revision"]) >= int(answer.headers["windlass-revision"])
 
 
-async def test_a_reader_from_the_future_gets_a_stale_answer_that_says_so(api: ApiHome) -> None:
-    answer = await api.client.get("/api/v1/jobs", headers={"Windlass-Revision": "999999999"})
+async def test_a_reader_from_the_future_gets_a_stale_answer_that_says_so() -> None:
+    async with api_home(patience_seconds=0.05) as api:
+        answer = await api.client.get("/api/v1/jobs", headers={"Windlass-Revision": "999999999"})
     assert (answer.status_code, answer.headers["windlass-stale"]) == (200, "true")
+
+
+async def test_a_job_is_not_called_absent_by_a_read_model_that_is_behind() -> None:
+    async with api_home(patience_seconds=0.05) as api:
+        with held_back(api.home.plane.read_model):
+            await api.submit("true", name="new", suspend=True)
+            for method, path in (("GET", "new"), ("POST", "new/cancel"), ("GET", "new/logs"), ("GET", "other")):
+                answer = await api.client.request(method, f"/api/v1/jobs/{path}")
+                assert (answer.status_code, answer.json()["code"]) == (503, "read-model-behind")
+                assert int(answer.headers["retry-after"]) >= 1
+            applied = await api.client.put("/api/v1/jobs/new", json=manifest("true", name="new", suspend=True))
+            assert applied.status_code == 503
+            listed = await api.client.get("/api/v1/jobs")
+            assert (listed.status_code, listed.headers["windlass-stale"]) == (200, "true")
+        assert await api.home.plane.read_model.caught_up(timeout=DEADLINE_SECONDS)
+        assert (await api.client.get("/api/v1/jobs/new")).status_code == 200
+        assert (await api.client.get("/api/v1/jobs/other")).status_code == 404
 
 
 async def test_another_tenant_sees_and_touches_nothing_of_it(api: ApiHome) -> None:

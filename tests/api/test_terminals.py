@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 async def session(live: LiveHome, path: str, *sends: Any, **headers: str) -> tuple[bytes, bytes, dict[str, Any]]:
     """stdout, stderr and the last word."""
     output = {1: b"", 2: b""}
-    with anyio.fail_after(20):
+    with anyio.fail_after(120):
         async with live.session.ws_connect(f"{live.url}{path}", headers=headers) as socket:
             for one in sends:
                 await (socket.send_bytes(one) if isinstance(one, bytes) else socket.send_json(one))
@@ -83,7 +83,7 @@ async def test_a_frame_that_means_nothing_ends_the_session_with_a_reason(frame: 
         await live.api.until(made["metadata"]["uid"], "RUNNING")
         async with live.session.ws_connect(f"{live.url}/api/v1/jobs/host/exec?command=copy") as socket:
             await socket.send_str(frame)
-            with anyio.fail_after(20):
+            with anyio.fail_after(120):
                 last = await socket.receive_json()
         assert last["error"]["status"] == 400
 
@@ -117,6 +117,6 @@ async def test_a_client_that_goes_away_leaves_no_seat_taken() -> None:
         await socket.receive_bytes()
         assert seats._free == free - 1
         await socket.close()
-        with anyio.fail_after(20):
+        with anyio.fail_after(120):
             while seats._free != free:
                 await anyio.lowlevel.checkpoint()

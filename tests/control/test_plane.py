@@ -15,6 +15,7 @@ from windlass.testing.plane import MemoryHome, memory_home
 
 pytestmark = pytest.mark.anyio
 OTHER = TenantId("other")
+DEADLINE_SECONDS = 120
 
 
 @pytest.fixture
@@ -28,9 +29,9 @@ async def submitted(home: MemoryHome, submission: Submission) -> Job:
 
 
 async def over(home: MemoryHome, job: Job) -> JobView:
-    with anyio.fail_after(10):
+    with anyio.fail_after(DEADLINE_SECONDS):
         async with home.plane.read_model.follow(tenant=LOCAL_TENANT) as changes:
-            await home.plane.read_model.caught_up()
+            assert await home.plane.read_model.caught_up()
             view = await home.plane.read_model.find_job(None, job.id)
             if view.job.is_over:
                 return view
@@ -66,11 +67,7 @@ async def test_a_retry_is_a_new_run(home: MemoryHome) -> None:
 
 async def test_a_running_job_is_cancelled(home: MemoryHome) -> None:
     job = await submitted(home, a_submission(command=("sleep", "600")))
-    with anyio.fail_after(10):
-        async with home.plane.read_model.follow(tenant=LOCAL_TENANT) as changes:
-            async for view in changes:
-                if view.job.state is JobState.RUNNING:
-                    break
+    await running(home, job)
     await home.plane.intake.cancel(LOCAL_TENANT, job.id)
     assert (await over(home, job)).job.state is JobState.CANCELLED
 
@@ -115,7 +112,7 @@ async def test_a_finished_job_cannot_be_cancelled_and_says_why(home: MemoryHome)
 
 async def test_another_tenant_finds_nothing(home: MemoryHome) -> None:
     job = await submitted(home, a_submission(name="secret"))
-    await home.plane.read_model.caught_up()
+    assert await home.plane.read_model.caught_up()
     for ref in (job.id, job.name, job.id[:13]):
         with pytest.raises(NotFound):
             await home.plane.read_model.find_job(OTHER, ref)
@@ -152,24 +149,23 @@ async def test_a_bulk_submission_is_all_or_nothing(home: MemoryHome) -> None:
     good, twin = a_submission(name="a"), a_submission(name="a")
     with pytest.raises(Conflict):
         await home.plane.intake.submit_many(LOCAL_TENANT, [good, twin])
-    await home.plane.read_model.caught_up()
+    assert await home.plane.read_model.caught_up()
     assert (await home.plane.read_model.jobs(JobQuery(tenant=LOCAL_TENANT))).items == ()
 
 
 async def test_nothing_of_a_finished_run_is_left_on_the_machine(home: MemoryHome) -> None:
     job = await submitted(home, a_submission(volume_ttl_ms=0))
     await over(home, job)
-    with anyio.fail_after(10):
-        while home.machine.containers or home.machine.volumes:
-            await anyio.sleep(0.01)
-    assert not home.plane.brain.world.tables.volumes
+    with anyio.fail_after(DEADLINE_SECONDS):
+        while home.machine.containers or home.machine.volumes or home.plane.brain.world.tables.volumes:
+            await anyio.sleep(0.01)  # the facts awaited: gone from the machine, and the World has heard of it
     assert home.plane.brain.clock.now() > Millis(0)
 
 
 async def running(home: MemoryHome, job: Job) -> JobView:
-    with anyio.fail_after(10):
+    with anyio.fail_after(DEADLINE_SECONDS):
         while True:
-            await home.plane.read_model.caught_up()
+            assert await home.plane.read_model.caught_up()
             view = await home.plane.read_model.find_job(None, job.id)
             if view.job.state is JobState.RUNNING:
                 return view
@@ -192,7 +188,7 @@ async def test_who_follows_a_job_that_is_deleted_comes_to_an_end(home: MemoryHom
                     told.append(change)
                     return
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(DEADLINE_SECONDS):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(follow_log)
             tasks.start_soon(follow_job)

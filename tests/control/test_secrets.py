@@ -45,7 +45,7 @@ def a_spec(command: str, *, secret: str = "hub") -> JobSpec:
 
 
 async def until(fact: Any) -> Any:
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         while not (found := fact()):
             await anyio.sleep(0.005)
     return found
@@ -144,9 +144,9 @@ async def test_without_its_data_key_a_store_gives_nothing_away(tmp_path: Path) -
 
 
 async def ended(plane: ControlPlane, job: JobId) -> Job:
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         async with plane.read_model.follow(tenant=None) as changes:
-            await plane.read_model.caught_up()
+            assert await plane.read_model.caught_up()
             while not (found := (await plane.read_model.find_job(LOCAL_TENANT, job)).job).is_over:
                 await anext(changes)
             return found

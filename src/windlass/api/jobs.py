@@ -13,7 +13,7 @@ from windlass.api.bodies import read_document
 from windlass.api.context import Context, Here, Reader, Writer, refresh
 from windlass.api.openapi import REFUSALS, manifest_body
 from windlass.api.submit import job_address
-from windlass.core.errors import Conflict, Fault, Invalid, NotFound
+from windlass.core.errors import Conflict, Fault, Invalid, NotFound, Unavailable
 from windlass.core.model.ids import TenantId
 from windlass.core.model.job import TERMINAL, JobKind, JobState
 from windlass.core.model.submission import Submission
@@ -127,7 +127,7 @@ async def find(here: Context, tenant: TenantId, request: Request, ref: str) -> J
 async def _after(here: Context, view: JobView, revision: int, *, status: int) -> Response:
     """The job as it is once the read model has what was just committed."""
     await here.plane.read_model.caught_up(revision)
-    with suppress(NotFound):  # deleted by somebody else in between: what we knew is the best there is
+    with suppress(NotFound, Unavailable):  # deleted by somebody else in between: what we knew is the best there is
         view = await here.plane.read_model.find_job(view.job.tenant, view.job.id)
     return answer(manifest_of(here, view), status=status, revision=revision)
 

@@ -14,7 +14,7 @@ from windlass.control.janitor import Janitor, Retention
 from windlass.control.leadership import take_epoch
 from windlass.control.plane import ControlPlane
 from windlass.control.pools import Pools
-from windlass.control.readmodel import Offload, ReadModel
+from windlass.control.readmodel import PATIENCE_SECONDS, Offload, ReadModel
 from windlass.control.secrets import Secrets
 from windlass.control.specs import Specs
 from windlass.control.tenants import Tenants
@@ -54,7 +54,9 @@ async def assemble(
     retention: Retention | None = None,
     epoch_seen: int = 0,
     provisioners: Mapping[str, Provisioner] | None = None,
+    patience_seconds: float = PATIENCE_SECONDS,
 ) -> ControlPlane:
+    """`patience_seconds`: how long a reader waits for the read model to have what was decided before."""
     epoch, fence = await take_epoch(store, epoch_seen=epoch_seen)
     world, revision, marked_at = await rebuild(store, epoch=epoch, policy=policy or Policy(), now=clock.now())
     committer = Committer(world, store, clock, failpoints, fence=fence, revision=revision, marked_at=marked_at)
@@ -63,7 +65,9 @@ async def assemble(
     dispatch = Dispatch(world, specs, failpoints)
     committer.listen(dispatch.committed)
     secrets = Secrets(brain, store, specs, sealer)
-    read_model = ReadModel(tables, store, newest=lambda: committer.revision, offload=offload)
+    read_model = ReadModel(
+        tables, store, newest=lambda: committer.revision, offload=offload, patience_seconds=patience_seconds
+    )
     webhooks = Webhooks(brain, read_model, fetcher)
     committer.listen(webhooks.committed)
     janitor = Janitor(brain, store, read_model, blobs, logs, retention or Retention())

@@ -30,6 +30,7 @@ from windlass.ports.store import Store
 log = structlog.get_logger()
 
 _PAGE = 500
+_CAUGHT_UP_SECONDS = 30
 
 
 class Retention(Struct, frozen=True, kw_only=True):
@@ -108,7 +109,7 @@ class Janitor:
                         )
 
             _, revision = await self._brain.decide(verb)
-            if not await self._read_model.caught_up(revision, timeout=30):
+            if not await self._read_model.caught_up(revision, timeout=_CAUGHT_UP_SECONDS):
                 return
 
     async def _forget_tokens(self) -> None:
@@ -121,7 +122,8 @@ class Janitor:
 
     async def _drop_logs(self) -> None:
         """Logs of jobs that neither the World nor the history knows."""
-        await self._read_model.caught_up(timeout=30)
+        if not await self._read_model.caught_up(timeout=_CAUGHT_UP_SECONDS):
+            return  # it may not know yet of a job that is over
         for job in await self._logs.jobs():
             if job in self._brain.world.tables.jobs:
                 continue

@@ -3,12 +3,13 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import anyio
 import structlog
 from anyio.streams.memory import MemoryObjectSendStream
 
+from windlass.core.errors import NotFound, Unavailable
 from windlass.core.model.audit import AuditPage, AuditQuery
 from windlass.core.model.calendar import Day
 from windlass.core.model.costs import CostQuery, CostRow, MeteredRun
@@ -23,6 +24,8 @@ log = structlog.get_logger()
 
 T = TypeVar("T")
 _FOLLOWER_BACKLOG = 1024
+PATIENCE_SECONDS: Final = 1.0
+"""With a read model that is behind; then a list is answered stale, and says so."""
 
 
 class Offload(Protocol):
@@ -46,12 +49,21 @@ async def in_place(verb: Callable[[], T]) -> T:
 
 
 class ReadModel:
-    def __init__(self, tables: ReadTables, store: Store, *, newest: Callable[[], int], offload: Offload) -> None:
+    def __init__(
+        self,
+        tables: ReadTables,
+        store: Store,
+        *,
+        newest: Callable[[], int],
+        offload: Offload,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> None:
         """`newest` tells the revision of the newest durable decision: what a reader who just wrote must see."""
         self._tables = tables
         self._store = store
         self._newest = newest
         self._offload = offload
+        self._patience_seconds = patience_seconds
         self._revision = tables.revision()
         self._advanced = anyio.Event()
         self._followers: dict[MemoryObjectSendStream[JobView], TenantId | None] = {}
@@ -63,10 +75,10 @@ class ReadModel:
             except Compacted:
                 await self._start_over()
 
-    async def caught_up(self, revision: int | None = None, *, timeout: float = 1.0) -> bool:
-        """Wait until `revision` (or the newest at this moment) is taken in; False when it is not within `timeout`."""
+    async def caught_up(self, revision: int | None = None, *, timeout: float | None = None) -> bool:
+        """Wait until `revision` (or the newest at this moment) is taken in; False when it is not in time."""
         wanted = self._newest() if revision is None else revision
-        with anyio.move_on_after(timeout):
+        with anyio.move_on_after(self._patience_seconds if timeout is None else timeout):
             while self._revision < wanted:
                 await self._advanced.wait()
         return self._revision >= wanted
@@ -81,7 +93,17 @@ class ReadModel:
         return self._revision
 
     async def find_job(self, tenant: TenantId | None, ref: str) -> JobView:
-        return await self._offload(partial(self._tables.find_job, tenant, ref))
+        """NotFound is said of all that was durable when it was asked for; while that is not taken in, Unavailable."""
+        read, newest = self._revision, self._newest()
+        look = partial(self._tables.find_job, tenant, ref)
+        try:
+            return await self._offload(look)
+        except NotFound:
+            if read >= newest:
+                raise
+        if not await self.caught_up(newest):
+            raise Unavailable("the read model is behind", code="read-model-behind")
+        return await self._offload(look)
 
     async def jobs(self, query: JobQuery) -> JobPage:
         return await self._offload(partial(self._tables.jobs, query))

@@ -10,8 +10,9 @@ from msgspec import json
 from windlass.control.brain import Brain
 from windlass.control.readmodel import ReadModel
 from windlass.control.waiting import first_of
-from windlass.core.errors import NotFound, WindlassError
-from windlass.core.model.ids import Millis
+from windlass.core.errors import NotFound, Unavailable, WindlassError
+from windlass.core.model.ids import JobId, Millis
+from windlass.core.model.views import JobView
 from windlass.core.world.hooks import due_hooks, hook_settled, next_hook_at
 from windlass.core.world.journal import Entry
 from windlass.core.world.records import Hook, Table
@@ -22,6 +23,7 @@ log = structlog.get_logger()
 
 _SAFETY_NET_MS = 30_000
 _AT_ONCE = 16
+_CAUGHT_UP_SECONDS = 30
 
 
 class Webhooks:
@@ -65,11 +67,13 @@ class Webhooks:
 
     async def _post(self, hook: Hook) -> bool:
         """Heard means a 2xx. A job erased meanwhile has nothing left to tell."""
-        await self._read_model.caught_up(timeout=5)
         try:
-            view = await self._read_model.find_job(None, hook.job)
+            view = await self._ended(hook.job)
         except NotFound:
             return True
+        except Unavailable as error:
+            log.warning("webhook.postponed", job=hook.job, tries=hook.tries + 1, error=error.message)
+            return False
         body = json.encode(job_manifest(view.job, view.spec, view.runs, wall=self._brain.clock.wall))
         headers = {"Content-Type": "application/json", "Windlass-Event": "job.over", "Windlass-Delivery": hook.job}
         try:
@@ -81,3 +85,10 @@ class Webhooks:
             log.warning("webhook.refused", job=hook.job, tries=hook.tries + 1, status=status)
             return False
         return True
+
+    async def _ended(self, job: JobId) -> JobView:
+        """The World owes a hook before the end it tells of is on disk, and the read model has that later still."""
+        revision = await self._brain.committer.durable(self._brain.world.number)
+        if not await self._read_model.caught_up(revision, timeout=_CAUGHT_UP_SECONDS):
+            raise Unavailable("the read model is behind", code="read-model-behind")
+        return await self._read_model.find_job(None, job)

@@ -36,6 +36,9 @@ from windlass.testing.runtime.runtime import FakeRuntime
 from windlass.testing.secrets import MemorySealer
 from windlass.testing.store import MemoryStore
 
+_PATIENCE_SECONDS = 60.0
+"""A reader on a machine that is busy with other things sees what was written before it asked, however long that takes."""
+
 
 class NoFetcher:
     """Reaches nothing."""
@@ -66,6 +69,7 @@ async def memory_home(
     store: Store | None = None,
     sealer: Sealer | None = None,
     provisioners: Mapping[str, Provisioner] | None = None,
+    patience_seconds: float = _PATIENCE_SECONDS,
 ) -> AsyncIterator[MemoryHome]:
     """Everything runs: a job submitted to it is placed, started on the fake machine, and ends."""
     with TemporaryDirectory(prefix="windlass-") as directory:
@@ -92,6 +96,7 @@ async def memory_home(
             failpoints=NONE,
             offload=one_thread(),
             provisioners=provisioners,
+            patience_seconds=patience_seconds,
         )
         world = plane.brain.world
         world.tables.fleet.ground = Ground(node=node.id, capacity=offered.capacity)
