@@ -19,7 +19,7 @@ def test_after_a_kill_in_a_commit_jobs_and_records_are_still_the_same() -> None:
     with WindlassServer(environ={"WINDLASS_FAILPOINTS": kills[0]}) as server:
         with Submitters(server, MANIFEST, count=8, jobs_max=JOBS) as clients:
             for following in ({"WINDLASS_FAILPOINTS": kills[1]}, {}):
-                wait_for(lambda: not server.is_running, 60, "the server to die")
+                wait_for(lambda: not server.is_running, 120, "the server to die")
                 server.extra = following
                 server.start()
             wait_for(lambda: len(clients.acknowledged) == JOBS, 120, "every job to be acknowledged")

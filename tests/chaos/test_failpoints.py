@@ -33,11 +33,11 @@ def test_a_job_survives_a_server_killed(place: str, docker_engine: DockerEngine)
     since = time.time()
     with WindlassServer(docker_host=docker_engine.host, environ=armed(place)) as server:
         job = submit_until_heard(server)
-        wait_for(lambda: not server.is_running, 30, f"the server to die at {place}")
+        wait_for(lambda: not server.is_running, 120, f"the server to die at {place}")
         server.extra = {}
         server.start()
         job = job or submit_until_heard(server)
-        manifest = wait_for(lambda: over(server, job), 60, "the job to end")
+        manifest = wait_for(lambda: over(server, job), 120, "the job to end")
         assert manifest["status"]["state"] == "SUCCEEDED", manifest
         uid = manifest["metadata"]["uid"]
         assert written_once(server, job)
@@ -45,27 +45,27 @@ def test_a_job_survives_a_server_killed(place: str, docker_engine: DockerEngine)
         witness.check_no_double_start()
         assert witness.starts()[f"{uid}-1"] == 1
         assert len(server.cli("get", "jobs", "-o", "json").json()["items"]) == 1
-        wait_for(lambda: not ours(docker_engine, uid), 20, "the container to go")
+        wait_for(lambda: not ours(docker_engine, uid), 120, "the container to go")
 
 
 def test_a_cancel_that_was_acknowledged_wins_over_a_killed_server(docker_engine: DockerEngine) -> None:
     with WindlassServer(docker_host=docker_engine.host, environ=armed("cancel.after_commit")) as server:
         server.cli("run", "--detach", "--name", "victim", IMAGE, "--", "sleep", "600")
-        wait_for(lambda: state(server, "victim") == "RUNNING", 30, "RUNNING")
+        wait_for(lambda: state(server, "victim") == "RUNNING", 120, "RUNNING")
         server.cli("cancel", "victim", check=False, timeout=60)
-        wait_for(lambda: not server.is_running, 30, "the server to die")
+        wait_for(lambda: not server.is_running, 120, "the server to die")
         server.extra = {}
         server.start()
-        wait_for(lambda: state(server, "victim") == "CANCELLED", 60, "CANCELLED")
+        wait_for(lambda: state(server, "victim") == "CANCELLED", 120, "CANCELLED")
 
 
 def test_a_volume_judged_before_a_kill_is_removed_after_it(docker_engine: DockerEngine) -> None:
     with WindlassServer(docker_host=docker_engine.host, environ=armed("ttl.after_judge_before_delete")) as server:
         server.cli("run", "--detach", "--name", "brief", "--volume-ttl", "0", IMAGE, "--", "true")
-        wait_for(lambda: not server.is_running, 60, "the server to die")
+        wait_for(lambda: not server.is_running, 120, "the server to die")
         server.extra = {}
         server.start()
-        wait_for(lambda: not server.cli("get", "volumes", "-o", "json").json()["items"], 30, "the volume to go")
+        wait_for(lambda: not server.cli("get", "volumes", "-o", "json").json()["items"], 120, "the volume to go")
 
 
 def armed(place: str) -> dict[str, str]:

@@ -22,7 +22,7 @@ def test_no_line_is_lost_or_doubled_over_kills(docker_engine: DockerEngine) -> N
     chance = random.Random(7)
     with WindlassServer(docker_host=docker_engine.host) as server:
         server.cli("run", "--detach", "--name", "chatty", IMAGE, "--", "sh", "-c", SCRIPT)
-        wait_for(lambda: server.cli("logs", "chatty", "--tail", "1", check=False).out, 30, "the first line")
+        wait_for(lambda: server.cli("logs", "chatty", "--tail", "1", check=False).out, 120, "the first line")
         for _ in range(KILLS):
             time.sleep(chance.uniform(0.1, 0.6))  # the moment of the kill is the chance under test
             server.kill()
@@ -30,6 +30,6 @@ def test_no_line_is_lost_or_doubled_over_kills(docker_engine: DockerEngine) -> N
         followed = server.cli("logs", "-f", "chatty", timeout=120)
         assert followed.out.splitlines() == [f"out {n}" for n in range(LINES)]
         assert followed.err.splitlines() == [f"err {n}" for n in range(LINES)]
-        wait_for(lambda: not docker_engine.containers(), 30, "the container to go")
+        wait_for(lambda: not docker_engine.containers(), 120, "the container to go")
         again = server.cli("logs", "chatty")
         assert (again.out, again.err) == (followed.out, followed.err)

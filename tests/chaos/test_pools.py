@@ -34,7 +34,7 @@ spec: {command: ["true"], pool: grow, resources: {cpu: 100m, memory: 16Mi}}
 def test_a_worker_survives_a_server_killed_between_its_record_and_the_act(place: str) -> None:
     with WindlassServer(environ=armed(place)) as server:
         server.cli("apply", "-f", "-", input=POOL, check=False)
-        wait_for(lambda: not server.is_running, 60, f"the server to die at {place}")
+        wait_for(lambda: not server.is_running, 120, f"the server to die at {place}")
         server.extra = {}
         server.start()
         server.cli("apply", "-f", "-", input=POOL)

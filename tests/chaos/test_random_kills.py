@@ -29,7 +29,7 @@ def test_nothing_accepted_is_lost_nothing_starts_twice_and_what_runs_goes_on(
         with Submitters(server, a_manifest("true"), count=CLIENTS, jobs_max=JOBS_MAX) as clients:
             for _ in range(KILLS):
                 before = len(clients.acknowledged)
-                wait_for(lambda: len(clients.acknowledged) > before, 60, "the server to accept again")  # noqa: B023
+                wait_for(lambda: len(clients.acknowledged) > before, 120, "the server to accept again")  # noqa: B023
                 time.sleep(chance.uniform(0, 0.4))  # the moment of the kill is the chance under test
                 server.kill()
                 server.start()
@@ -40,7 +40,7 @@ def test_nothing_accepted_is_lost_nothing_starts_twice_and_what_runs_goes_on(
         end_everything(server)
         check_all_over(server, clients)
         Witness(docker_engine, since).check_no_double_start()
-        wait_for(lambda: not ours(docker_engine), 60, "every container to go")
+        wait_for(lambda: not ours(docker_engine), 120, "every container to go")
         print(f"\nkills {KILLS}, acknowledged {len(clients.acknowledged)}, after a repeat {clients.repeated}")
 
 

@@ -47,6 +47,10 @@ class WindlassServer(ServerProcess):
     def is_ready(self) -> bool:
         return (self.data / "client.json").exists()
 
+    def _ready_or_dead(self) -> bool:
+        """Whoever waits to be served may have it killed at a failpoint before we look: it was ready all the same."""
+        return self.is_ready() or super()._ready_or_dead()
+
     def close(self) -> None:
         """The whole installation with it: containers and processes would outlive the server, as they should."""
         try:

@@ -83,7 +83,7 @@ def test_debug_shows_the_volume_and_leaves_nothing(
     before = len(docker_engine.containers())
     said = egpu(server, "debug", "look", "--image", "windlass-test/busybox:1", "--exec", "ls /mnt")
     assert {"input.jpg", "output.json"} <= set(said.out.split())
-    wait_for(lambda: len(docker_engine.containers()) <= before, 20, "the debug container to go")
+    wait_for(lambda: len(docker_engine.containers()) <= before, 120, "the debug container to go")
 
 
 def test_delete_keeps_or_takes_the_volume_as_asked(
@@ -95,7 +95,7 @@ def test_delete_keeps_or_takes_the_volume_as_asked(
         uids[name] = egpu(server, "get", name, "-o", "json").json()["metadata"]["uid"]
     egpu(server, "delete", "keep")
     egpu(server, "delete", "take", "--delete-pvc")
-    wait_for(lambda: uids["take"] not in str(docker_engine.ask("/volumes")), 20, "the taken volume to go")
+    wait_for(lambda: uids["take"] not in str(docker_engine.ask("/volumes")), 120, "the taken volume to go")
     assert uids["keep"] in str(docker_engine.ask("/volumes"))
     assert egpu(server, "get", "keep", check=False).code == 3
 

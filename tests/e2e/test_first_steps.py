@@ -37,9 +37,9 @@ def test_nothing_of_a_finished_job_is_left_in_the_engine_but_its_volume(
 ) -> None:
     server.cli("run", "--name", "tidy", IMAGE, "--", "true")
     uid = server.cli("get", "job", "tidy", "-o", "json").json()["metadata"]["uid"]
-    wait_for(lambda: not [c for c in docker_engine.containers() if uid in str(c["Names"])], 20, "the container to go")
+    wait_for(lambda: not [c for c in docker_engine.containers() if uid in str(c["Names"])], 120, "the container to go")
     server.cli("delete", "tidy", "--volume")
-    wait_for(lambda: uid not in str(docker_engine.ask("/volumes")), 20, "the volume to go")
+    wait_for(lambda: uid not in str(docker_engine.ask("/volumes")), 120, "the volume to go")
 
 
 def test_containers_are_hardened(server: WindlassServer, docker_engine: DockerEngine) -> None:

@@ -75,14 +75,14 @@ def test_a_session_opened_by_a_full_quota_ends_on_time_over_a_restart_and_costs_
     burst = {"factor": 2, "span": "12s", "cooldown": "1h"}
     client.change_tenant("local", {"policy": "burst", "quota": {"jobs": 1}, "burst": burst})
     jobs = [client.create(a_job("sleep", "3600"))["metadata"]["uid"] for _ in range(3)]
-    wait_for(lambda: [_state(client, job) for job in jobs[:2]] == ["RUNNING"] * 2, 60, "two to run, one beyond")
+    wait_for(lambda: [_state(client, job) for job in jobs[:2]] == ["RUNNING"] * 2, 120, "two to run, one beyond")
     [session] = client.bursts("local")["items"]
     assert (session["openedBy"], session["state"], session["priceFactor"]) == ("policy", "open", 1.5)
     assert _seconds(session["endsAt"]) - _seconds(session["openedAt"]) == pytest.approx(12, abs=0.01)
     server.kill()
     server.start()
     client = server.client()
-    wait_for(lambda: client.bursts("local")["items"][0]["state"] == "closed", 60, "the session to end")
+    wait_for(lambda: client.bursts("local")["items"][0]["state"] == "closed", 120, "the session to end")
     assert client.bursts("local")["items"][0]["endsAt"] == session["endsAt"]
     assert _state(client, jobs[2]) == "PENDING"
     with pytest.raises(OverLimit) as cooling:
@@ -90,7 +90,7 @@ def test_a_session_opened_by_a_full_quota_ends_on_time_over_a_restart_and_costs_
     assert (cooling.value.code, cooling.value.limits[0].code) == ("burst-cooldown", "burst-cooldown")
     for job in jobs:
         client.cancel(job)
-    wait_for(lambda: {_state(client, job) for job in jobs} == {"CANCELLED"}, 60, "all to end")
+    wait_for(lambda: {_state(client, job) for job in jobs} == {"CANCELLED"}, 120, "all to end")
     _check_price(client, jobs[1], session["endsAt"])
 
 
@@ -99,10 +99,10 @@ def test_a_session_that_is_asked_for_gives_more_at_once_and_only_so_often_a_day(
     burst = {"factor": 2, "cooldown": 0, "sessionsPerDay": 2}
     client.change_tenant("local", {"policy": "queue", "quota": {"jobs": 1}, "burst": burst})
     jobs = [client.create(a_job("sleep", "3600"))["metadata"]["uid"] for _ in range(2)]
-    wait_for(lambda: _state(client, jobs[0]) == "RUNNING", 60, "the first to run")
+    wait_for(lambda: _state(client, jobs[0]) == "RUNNING", 120, "the first to run")
     assert client.job(jobs[1])["status"]["state"] == "PENDING"
     assert client.open_burst("local")["openedBy"] == "request"
-    wait_for(lambda: _state(client, jobs[1]) == "RUNNING", 60, "the second, beyond the quota")
+    wait_for(lambda: _state(client, jobs[1]) == "RUNNING", 120, "the second, beyond the quota")
     with pytest.raises(OverLimit) as used_up:
         for _ in range(6):  # twice as often as two days allow
             client.end_burst("local")

@@ -43,7 +43,7 @@ def test_a_pool_goes_from_nothing_to_its_maximum_and_back_and_its_history_explai
         assert _workers(server) == ["ready"] * 3
         server.kill()
         server.start()
-        wait_for(lambda: _workers(server) == ["ready"] * 3, 60, "the slices to come back")
+        wait_for(lambda: _workers(server) == ["ready"] * 3, 120, "the slices to come back")
         assert _running(server) == 6, "adopted, not started again"
         first = next(
             job for job in server.cli("get", "jobs", "--all", "-o", "json").json()["items"] if _is_running(job)

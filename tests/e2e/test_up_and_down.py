@@ -16,7 +16,7 @@ def state(server: WindlassServer, job: str) -> str:
 def test_down_finds_the_engine_that_up_used(docker_engine: DockerEngine) -> None:
     with WindlassServer(docker_host=docker_engine.host) as server:
         server.cli("run", "--detach", "--name", "left", IMAGE, "--", "sleep", "600")
-        wait_for(lambda: state(server, "left") == "RUNNING", 30, "RUNNING")
+        wait_for(lambda: state(server, "left") == "RUNNING", 120, "RUNNING")
         uid = server.cli("get", "job", "left", "-o", "json").json()["metadata"]["uid"]
         said = server.cli("down")
         assert "ended: 1 run" in said.out
@@ -44,7 +44,7 @@ def test_down_refuses_to_forget_what_an_absent_engine_holds() -> None:
 def test_down_ends_plain_processes() -> None:
     with WindlassServer() as server:
         server.cli("run", "--detach", "--name", "proc", "--", "sleep", "600")
-        wait_for(lambda: state(server, "proc") == "RUNNING", 30, "RUNNING")
+        wait_for(lambda: state(server, "proc") == "RUNNING", 120, "RUNNING")
         assert "ended: 1 run" in server.cli("down").out
         assert "nothing to do" not in server.cli("down", "--purge", "--yes").out
         assert "nothing to do" in server.cli("down").out
@@ -103,7 +103,7 @@ def test_the_doctor_sees_a_healthy_server_and_a_missing_engine() -> None:
 def test_up_does_not_fall_back_to_processes_where_an_engine_was_used(docker_engine: DockerEngine) -> None:
     with WindlassServer(docker_host=docker_engine.host) as server:
         server.cli("run", "--detach", "--name", "alive", IMAGE, "--", "sleep", "600")
-        wait_for(lambda: state(server, "alive") == "RUNNING", 30, "RUNNING")
+        wait_for(lambda: state(server, "alive") == "RUNNING", 120, "RUNNING")
         server.kill()
         server.cli("up", "--port", "0", "--docker-host", "unix:///nonexistent.sock", check=False)
         as_processes = server.cli("up", "--port", "0", "--runtime", "process", check=False)

@@ -15,7 +15,7 @@ def test_the_end_of_a_job_is_told_until_it_is_heard() -> None:
             "run", "--name", "told", "--webhook", f"{listener.url}/hook", "--", "sh", "-c", "exit 4", check=False
         )
         assert said.code == 4
-        wait_for(lambda: listener.heard, 30, "the webhook to be heard")
+        wait_for(lambda: listener.heard, 120, "the webhook to be heard")
         headers, body = listener.heard[0]
         told = json.loads(body)
         assert (told["metadata"]["name"], told["status"]["state"], told["status"]["exitCode"]) == ("told", "FAILED", 4)
@@ -26,10 +26,10 @@ def test_the_end_of_a_job_is_told_until_it_is_heard() -> None:
 def test_a_webhook_that_is_owed_survives_a_killed_server() -> None:
     with Listener(refuse_first=1) as listener, WindlassServer(environ=ALLOWED) as server:
         server.cli("run", "--name", "owed", "--webhook", f"{listener.url}/hook", "--", "true")
-        wait_for(lambda: listener.refused, 30, "the first try to be refused")
+        wait_for(lambda: listener.refused, 120, "the first try to be refused")
         server.kill()
         server.start()
-        wait_for(lambda: listener.heard, 30, "the webhook to be heard by the next server's word")
+        wait_for(lambda: listener.heard, 120, "the webhook to be heard by the next server's word")
         assert json.loads(listener.heard[0][1])["metadata"]["name"] == "owed"
 
 

@@ -188,7 +188,7 @@ class an_agent:  # noqa: N801 - reads as one word in a with statement
     def __enter__(self) -> dict[str, str]:
         socket = self._home / "agent"
         self._process = subprocess.Popen(["ssh-agent", "-D", "-a", str(socket)], stdout=subprocess.DEVNULL)
-        wait_for(socket.exists, 5, "the agent")
+        wait_for(socket.exists, 120, "the agent")
         environment = {**os.environ, "HOME": str(self._home), "SSH_AUTH_SOCK": str(socket)}
         subprocess.run(["ssh-add", "-q", str(self._key)], env=environment, check=True, capture_output=True)
         return environment
@@ -207,13 +207,13 @@ def test_a_signal_ends_the_run_the_remote_pull_and_the_lock(
     config, environment = a_stuck_config(lab, one, marker, tmp_path)
     foreign = tmp_path / "tmp" / "tmp.foreign"
     process = subprocess.Popen(command("-c", config), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
-    wait_for(lambda: pulling(marker), 30, "the pull to begin")
+    wait_for(lambda: pulling(marker), 120, "the pull to begin")
     process.send_signal(number)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == code
     assert f"interrupted by signal {number.value}" in errors.decode()
     assert f"SYNC INTERRUPTED: signal {number.value}" in logged(tmp_path / "logs")
-    wait_for(lambda: not pulling(marker), 10, "the remote pull to end")
+    wait_for(lambda: not pulling(marker), 120, "the remote pull to end")
     assert [path.name for path in (tmp_path / "tmp").iterdir()] == [foreign.name]
     assert foreign.read_text() == "not ours"
     assert_next_run_works(config, environment)
@@ -227,7 +227,7 @@ def test_kill_9_leaves_nothing_that_blocks_the_next_run(lab: Lab, tmp_path: Path
         command("-c", config), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
     )
     try:
-        wait_for(lambda: pulling(marker), 30, "the pull to begin")
+        wait_for(lambda: pulling(marker), 120, "the pull to begin")
         process.kill()
         process.wait(10)
         assert [path.name for path in (tmp_path / "tmp").iterdir()] == ["tmp.foreign"]
@@ -245,7 +245,7 @@ def test_a_second_run_says_so_on_stderr_and_in_the_log_and_exits_1(lab: Lab, tmp
         command("-c", config), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
     )
     try:
-        wait_for(lambda: pulling(marker), 30, "the first run's pull")
+        wait_for(lambda: pulling(marker), 120, "the first run's pull")
         second = run("-c", config, env=environment)
         assert (second.returncode, second.stdout) == (1, "")
         assert f"another image-sync is running (pid {first.pid} on " in second.stderr
@@ -309,7 +309,7 @@ def test_what_an_interrupted_run_got_is_not_got_again(lab: Lab, tmp_path: Path) 
     node = lab.scripted_node({"docker": script, **tools})
     config = lab.config_file(tmp_path / "c.conf", [one, node], prefix, tmp_path / "logs", PEERS="never")
     first = subprocess.Popen(command("-c", config), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wait_for(lambda: pulling(marker) and len(list((tmp_path / "got").iterdir())) == 5, 60, "five of six")
+    wait_for(lambda: pulling(marker) and len(list((tmp_path / "got").iterdir())) == 5, 120, "five of six")
     first.terminate()
     assert first.wait(30) == 143
     (tmp_path / "calls").unlink()

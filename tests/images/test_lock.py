@@ -55,7 +55,7 @@ def test_kill_9_leaves_nothing_that_blocks_the_next_run(tmp_path: Path) -> None:
     holder.kill()
     holder.wait(10)
     assert path.exists()
-    wait_for(lambda: can_lock(path), 5, "the lock to be free")
+    wait_for(lambda: can_lock(path), 120, "the lock to be free")
 
 
 def test_a_run_whose_file_was_removed_by_hand_does_not_take_its_successors_along(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_root_and_the_owner_of_the_directory_meet_in_one_lock(open_directory: Pa
     held.kill()
     held.wait(10)
     assert path.stat().st_uid == NOBODY.pw_uid
-    wait_for(lambda: as_nobody(path) == "held", 5, "the lock to be free")
+    wait_for(lambda: as_nobody(path) == "held", 120, "the lock to be free")
     assert not path.exists()
 
 

@@ -188,8 +188,8 @@ def test_what_was_got_before_a_signal_has_its_line(lab: Lab, tmp_path: Path) -> 
     config = lab.config_file(tmp_path / "c.conf", [has, lacks], "", tmp_path / "logs")
     arguments = command("-c", config, "-p", "registry.test/")
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    wait_for(lambda: pulling(marker), 60, "the slow pull")
-    wait_for(lambda: f"{names[0]}: SUCCESS" in logged(tmp_path / "logs"), 60, "the quick pull")
+    wait_for(lambda: pulling(marker), 120, "the slow pull")
+    wait_for(lambda: f"{names[0]}: SUCCESS" in logged(tmp_path / "logs"), 120, "the quick pull")
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=60)
     assert process.returncode == 143
@@ -212,7 +212,7 @@ def test_cron_and_a_login_shell_share_the_lock_of_one_settings_file(lab: Lab, tm
     login = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path), "IMAGE_SYNC_LOCK": str(tmp_path / "other")}
     (tmp_path / "linked.conf").symlink_to(config)
     try:
-        wait_for(lambda: pulling(marker), 60, "the first run's pull")
+        wait_for(lambda: pulling(marker), 120, "the first run's pull")
         for second in (
             run("-c", config.name, cwd=tmp_path, env=login),
             run("-c", tmp_path / "linked.conf", env=login),

@@ -39,7 +39,7 @@ def installed(cluster: Cluster) -> Cluster:
     cluster.kubectl(
         "wait", "--for=condition=Established", "crd/ephemeralaccelerationjobs.windlass.dev", "--timeout=60s"
     )
-    wait_for(lambda: "eaj" in cluster.kubectl("api-resources", "--cached=false"), 60, "the new kind to be known")
+    wait_for(lambda: "eaj" in cluster.kubectl("api-resources", "--cached=false"), 120, "the new kind to be known")
     # It would find no image to run; what runs in the tests has its rights and is started here.
     cluster.kubectl("--namespace=windlass-system", "delete", "deployment", "windlass-operator", "--wait=false")
     return cluster

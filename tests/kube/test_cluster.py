@@ -24,7 +24,7 @@ def test_a_light_control_plane_comes_up_and_leaves_nothing() -> None:
         directory, bridge = light.directory, light._slot.bridge if light._slot else ""
     assert not directory.exists()
     assert str(directory) not in Path("/proc/self/mountinfo").read_text()
-    wait_for(lambda: not Path("/sys/class/net", bridge).exists(), 10, "the bridge to go")
+    wait_for(lambda: not Path("/sys/class/net", bridge).exists(), 120, "the bridge to go")
     listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     assert str(directory) not in listed
 

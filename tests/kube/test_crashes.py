@@ -85,7 +85,7 @@ def test_a_run_that_ended_while_no_operator_was_there_is_told_by_the_next(
     with own_operator():
         lab.shell("alone", "sleep 2; echo done; exit 7", graceSeconds=0)
         lab.wait_status("alone", phase="Running")
-    wait_for(lambda: ended_seconds_ago(lab, "alone-1") > 0, 60, "the pod to end")
+    wait_for(lambda: ended_seconds_ago(lab, "alone-1") > 0, 120, "the pod to end")
     with own_operator():
         status = lab.wait_status("alone", phase="Failed")
     assert (status["reason"], status["exitCode"], status["attempt"]) == ("ExitCode", 7, 1)

@@ -44,7 +44,7 @@ def test_a_directory_goes_in_the_job_runs_on_it_and_the_answer_comes_out(
     assert not any(".windlass-" in line for line in listed)
     # Helpers and the pod itself are gone; the output is not.
     lab.wait_gone("pod", "whole-1")
-    wait_for(lambda: lab.items("pods") == [], 60, "the helpers to go")
+    wait_for(lambda: lab.items("pods") == [], 120, "the helpers to go")
     assert egpu("logs", "whole").stdout == "seven\n"
 
 
@@ -92,7 +92,7 @@ def test_debug_is_a_shell_beside_the_artifacts_and_is_gone_afterwards(
     egpu("create", "seen", *LIGHT, "--watch", "--", "sh", "-c", "echo inside > /artifacts/it")
     done = egpu("debug", "seen", "--exec", "cat /mnt/it", stdin="")
     assert "inside" in done.stdout
-    wait_for(lambda: lab.items("pods") == [], 60, "the debug pod to go")
+    wait_for(lambda: lab.items("pods") == [], 120, "the debug pod to go")
     egpu("debug", "seen", "--exec", "true", "--keep", "--pod-name", "look", stdin="")
     assert lab.get("pod", "look") is not None
 
@@ -137,7 +137,7 @@ def test_a_file_is_fetched_into_a_volume_before_its_job_and_the_job_finds_it(
     claim = lab.get("pvc", "artifacts-fed")
     assert claim is not None
     assert "windlass.dev/expires-at" in claim["metadata"]["annotations"]
-    wait_for(lambda: lab.items("pods") == [], 60, "the helpers to go")
+    wait_for(lambda: lab.items("pods") == [], 120, "the helpers to go")
     done = egpu("create", "fed", *LIGHT, "--watch", "--", "cat", "/artifacts/input.jpg")
     assert done.stdout.endswith("a cat\n")
 

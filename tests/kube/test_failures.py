@@ -101,7 +101,7 @@ def test_a_volume_deleted_before_the_run_is_not_made_anew(lab: Lab, operator: Op
 def test_a_cancelled_job_ends_at_once_and_keeps_what_it_printed(lab: Lab, operator: Operator) -> None:
     lab.shell("doomed", "echo so far; sleep 300", graceSeconds=0)
     lab.wait_status("doomed", phase="Running")
-    wait_for(lambda: "so far" in lab.kubectl("logs", "doomed-1"), 60, "its first line")
+    wait_for(lambda: "so far" in lab.kubectl("logs", "doomed-1"), 120, "its first line")
     lab.kubectl("annotate", "eaj", "doomed", "windlass.dev/cancel=true")
     status = lab.wait_status("doomed", phase="Failed")
     assert (status["reason"], lab.log("doomed")) == ("Cancelled", "so far\n")

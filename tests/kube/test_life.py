@@ -82,7 +82,7 @@ def test_both_times_to_live_delete_and_neither_early(lab: Lab, operator: Operato
     claim = lab.get("pvc", "artifacts-timed")
     assert claim is None or claim["metadata"]["uid"] == uid
     lab.wait_gone("pvc", "artifacts-timed")
-    wait_for(lambda: "artifactPath" not in lab.status("timed"), 30, "the status to say that the volume is gone")
+    wait_for(lambda: "artifactPath" not in lab.status("timed"), 120, "the status to say that the volume is gone")
     assert lab.status("timed")["phase"] == "Succeeded"
 
 

@@ -20,14 +20,16 @@ from tests.parts.traces import Process, Traces, process, remove_directory, sweep
 from tests.parts.waiting import NeverHappened, wait_for
 
 LOG_TAIL_LINES = 30
+KILLED_SECONDS = 120.0
+"""What SIGKILL ends is gone when the kernel has come to it."""
 
 
 class ServerProcess(ABC):
     """A server in the foreground. Subclasses say the command and when it is ready."""
 
     name = "server"
-    ready_deadline_seconds = 30.0
-    stop_deadline_seconds = 15.0
+    ready_deadline_seconds = 120.0
+    stop_deadline_seconds = 60.0
 
     def __init__(self, directory: Path | None = None) -> None:
         self._owns_directory = directory is None
@@ -97,20 +99,20 @@ class ServerProcess(ABC):
         self.resume()
         self.signal(signal.SIGTERM)
         try:
-            self._reap()
+            self._reap(self.stop_deadline_seconds)
         except subprocess.TimeoutExpired:
             self.kill()
 
     def kill(self) -> None:
         """SIGKILL, as a crash would: nothing is tidied by the server."""
         self.signal(signal.SIGKILL)
-        self._reap()
+        self._reap(KILLED_SECONDS)
 
     def pause(self) -> None:
         """SIGSTOP: it is there, holds its sockets, and answers nothing."""
         self.signal(signal.SIGSTOP)
         # The signal is sent at once, but each thread stops when it next looks.
-        wait_for(lambda: _thread_states(self.pid) <= {"T", "t", "Z", "X"}, 5, f"{self.name} to stand still")
+        wait_for(lambda: _thread_states(self.pid) <= {"T", "t", "Z", "X"}, 120, f"{self.name} to stand still")
 
     def resume(self) -> None:
         self.signal(signal.SIGCONT)
@@ -148,9 +150,9 @@ class ServerProcess(ABC):
     ) -> None:
         self.close()
 
-    def _reap(self) -> None:
+    def _reap(self, seconds: float) -> None:
         if self._process is not None:
-            self._process.wait(self.stop_deadline_seconds)
+            self._process.wait(seconds)
 
     def _ready_or_dead(self) -> bool:
         if not self.is_running:

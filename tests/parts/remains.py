@@ -22,7 +22,7 @@ SHIM_STATE = Path("/run/containerd/runc")
 def kill_cgroup(name: str) -> None:
     """Kill all processes in the cgroup `name`, below every controller, and remove it."""
     for top in _cgroup_directories(name):
-        wait_for(lambda top=top: _kill_members(top), 10, f"the processes of {top} to end")  # type: ignore[misc]
+        wait_for(lambda top=top: _kill_members(top), 120, f"the processes of {top} to end")  # type: ignore[misc]
         for directory, _, _ in os.walk(top, topdown=False):
             with contextlib.suppress(OSError):
                 os.rmdir(directory)
@@ -69,7 +69,7 @@ def _kill_shims(address: Path) -> None:
 
     for pid in shims():
         _kill(pid)
-    wait_for(lambda: not shims(), 10, f"the shims of {address} to end")
+    wait_for(lambda: not shims(), 120, f"the shims of {address} to end")
 
 
 def _proc(task: Path) -> Path:

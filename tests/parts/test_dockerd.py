@@ -52,7 +52,7 @@ def test_who_takes_more_memory_than_its_limit_is_killed(docker_engine: DockerEng
     docker_engine.start_container(container)
     assert docker_engine.wait(container) == 137
     # The engine hears of the end and of its reason by two events.
-    wait_for(lambda: docker_engine.inspect(container)["State"]["OOMKilled"], 10, "the engine to know the reason")
+    wait_for(lambda: docker_engine.inspect(container)["State"]["OOMKilled"], 120, "the engine to know the reason")
     docker_engine.remove_container(container)
 
 
@@ -73,7 +73,7 @@ def test_a_published_port_is_reached_on_loopback(docker_engine: DockerEngine) ->
         except (OSError, http.client.HTTPException):
             return b""
 
-    assert wait_for(page, 10, "the published port to answer").startswith(b"root:")
+    assert wait_for(page, 120, "the published port to answer").startswith(b"root:")
     docker_engine.remove_container(container)
 
 

@@ -53,7 +53,7 @@ def test_containers_on_a_network_find_each_other_and_publish_ports(podman_servic
     )  # fmt: skip
     podman_service.start_container(web)
     port = int(podman_service.inspect(web)["NetworkSettings"]["Ports"]["8000/tcp"][0]["HostPort"])
-    assert wait_for(lambda: _page(podman_service, port), 10, "the published port to answer").startswith("root:")
+    assert wait_for(lambda: _page(podman_service, port), 120, "the published port to answer").startswith("root:")
     found = podman_service.run("nslookup", "web", HostConfig={"NetworkMode": "apart"})
     assert podman_service.inspect(web)["NetworkSettings"]["Networks"]["apart"]["IPAddress"] in found.output
     podman_service.remove_container(web)

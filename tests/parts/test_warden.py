@@ -42,7 +42,7 @@ def test_the_parts_of_a_killed_run_are_removed(program: str) -> None:
     assert _is_alive(pid)
     run.send_signal(signal.SIGKILL)
     run.communicate()
-    wait_for(lambda: not Path(directory).exists(), 30, "the directory of the killed run to go")
+    wait_for(lambda: not Path(directory).exists(), 120, "the directory of the killed run to go")
     assert not _is_alive(pid)
     assert directory not in Path("/proc/mounts").read_text()
     assert not link or _index(bridge) != link
