@@ -1,9 +1,14 @@
 """SIGKILL between a worker's record and the act it asks for: none is lost, none is left over, its jobs end."""
 
+import secrets
+from pathlib import Path
+
 import pytest
 
 from tests.chaos.test_failpoints import armed
 from tests.e2e.server import WindlassServer
+from tests.parts.busybox import IMAGE
+from tests.parts.dockerd import DockerEngine
 from tests.parts.waiting import wait_for
 
 POOL = """
@@ -45,9 +50,59 @@ def test_a_worker_survives_a_server_killed_between_its_record_and_the_act(place:
         assert [node["pool"] for node in nodes] == ["local"]
 
 
-def _state(server: WindlassServer) -> str:
-    return str(server.cli("get", "job", "one", "-o", "json").json()["status"]["state"])
+LASTING = """
+apiVersion: windlass.dev/v1
+kind: Pool
+metadata: {name: %(pool)s}
+spec:
+  kind: dynamic
+  scaling:
+    max: 1
+    worker: {cpu: 200m, memory: 64Mi}
+    triggers: [{measure: depth, up: 1, down: 0, target: 1}]
+    cooldownUp: 0
+    cooldownDown: 0
+---
+apiVersion: windlass.dev/v1
+kind: Job
+metadata: {name: %(job)s}
+spec: {image: "%(image)s", command: [sleep, "3600"], pool: %(pool)s, resources: {cpu: 100m, memory: 16Mi}}
+"""
 
 
-def _workers(server: WindlassServer) -> int:
-    return len(server.cli("pools", "show", "grow", "-o", "json").json()["status"]["workers"])
+@pytest.mark.docker
+def test_a_killed_server_leaves_no_cgroup_of_a_slice_behind_whether_it_comes_back_or_is_purged(
+    docker_engine: DockerEngine,
+) -> None:
+    pool = f"p{secrets.token_hex(4)}"
+    with WindlassServer(docker_host=docker_engine.host) as server:
+        server.cli("apply", "-f", "-", input=LASTING % {"pool": pool, "job": "one", "image": IMAGE})
+        wait_for(lambda: _state(server) == "RUNNING", 90, "the job to run")
+        assert _cgroups(pool)
+        server.kill()
+        server.start()
+        wait_for(lambda: _workers(server, pool) == 1, 90, "the slice to come back")
+        assert (_state(server), bool(_cgroups(pool))) == ("RUNNING", True), "adopted where it was"
+        server.cli("cancel", "one")
+        wait_for(lambda: _workers(server, pool) == 0, 90, "the worker to be given back")
+        assert _cgroups(pool) == []
+        server.cli("apply", "-f", "-", input=LASTING % {"pool": pool, "job": "two", "image": IMAGE})
+        wait_for(lambda: _state(server, "two") == "RUNNING", 90, "the next to run")
+        assert _cgroups(pool)
+        server.kill()
+        server.cli("down", "--purge", "--yes")
+        assert _cgroups(pool) == []
+
+
+def _cgroups(pool: str) -> list[Path]:
+    """Of its workers, in any hierarchy: nobody else has a pool of that name."""
+    top = Path("/sys/fs/cgroup")
+    return [*top.glob(f"*/windlass-*/*{pool}-*"), *top.glob(f"windlass-*/*{pool}-*")]
+
+
+def _state(server: WindlassServer, job: str = "one") -> str:
+    return str(server.cli("get", "job", job, "-o", "json").json()["status"]["state"])
+
+
+def _workers(server: WindlassServer, pool: str = "grow") -> int:
+    return len(server.cli("pools", "show", pool, "-o", "json").json()["status"]["workers"])

@@ -47,6 +47,7 @@ from tests.contracts.runtime_behaviours import (
     as_fake,
     as_shell,
 )
+from tests.contracts.runtime_slices import Slices
 from windlass.core.errors import Conflict, Invalid, NotFound
 from windlass.core.model.ids import Millis, RunId, VolumeId
 from windlass.core.model.run import Token
@@ -499,5 +500,5 @@ class Terminals:
         assert await harness.runtime.volumes() == ()
 
 
-class RuntimeContract(Lifecycle, Ownership, Logs, Volumes, Terminals):
+class RuntimeContract(Lifecycle, Ownership, Logs, Volumes, Terminals, Slices):
     """All of it."""

@@ -25,6 +25,8 @@ class Served:
 
     def __init__(self) -> None:
         self.now: list[str] = []
+        self.held: set[NodeId] = set()
+        """Slices whose runs something still holds together."""
         self.changed = anyio.Event()
 
     async def serve(self, order: WorkerOrder, directory: Path) -> None:
@@ -33,6 +35,12 @@ class Served:
             await anyio.sleep_forever()
         finally:
             self._note(lambda: self.now.remove(order.worker))
+
+    async def clear(self, worker: NodeId) -> None:
+        self.held.discard(worker)
+
+    async def uncleared(self) -> tuple[NodeId, ...]:
+        return tuple(sorted(self.held))
 
     def _note(self, act: object) -> None:
         act()  # type: ignore[operator]
@@ -47,7 +55,7 @@ class Served:
 
 @asynccontextmanager
 async def slices(directory: Path, served: Served) -> AsyncIterator[SliceProvisioner]:
-    provisioner = SliceProvisioner(directory, served.serve)
+    provisioner = SliceProvisioner(directory, served)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(provisioner.run)
         yield provisioner
@@ -94,6 +102,20 @@ async def test_slices_come_back_with_the_server_and_end_with_themselves(tmp_path
         await second.end(NodeId("a"))
         assert served.now == ["b"]
     assert [path.name for path in directory.iterdir()] == ["b"]
+
+
+async def test_what_held_a_slice_together_goes_with_it_and_is_listed_even_when_its_order_is_gone(
+    tmp_path: Path,
+) -> None:
+    served = Served()
+    async with slices(tmp_path / "slices", served) as provisioner:
+        await provisioner.ask(an_order("a"))
+        served.held |= {NodeId("a"), NodeId("of-a-lost-order")}
+        assert sorted(await provisioner.list()) == ["a", "of-a-lost-order"]
+        await provisioner.end(NodeId("a"))
+        await provisioner.end(NodeId("of-a-lost-order"))
+        assert await provisioner.list() == ()
+    assert served.held == set()
 
 
 async def test_a_slice_whose_making_was_cut_short_leaves_nothing(tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ def test_a_pool_goes_from_nothing_to_its_maximum_and_back_and_its_history_explai
         server.start()
         wait_for(lambda: _workers(server) == ["ready"] * 3, 120, "the slices to come back")
         assert _running(server) == 6, "adopted, not started again"
+        assert len({path.name for path in _cgroups(server)}) == 3, "each in a cgroup of its own"
         first = next(
             job for job in server.cli("get", "jobs", "--all", "-o", "json").json()["items"] if _is_running(job)
         )
@@ -53,6 +54,7 @@ def test_a_pool_goes_from_nothing_to_its_maximum_and_back_and_its_history_explai
         hold.touch()
         wait_for(lambda: _ended(server) == 30, 120, "all jobs to succeed")
         wait_for(lambda: _workers(server) == [], 90, "the pool to be empty again")
+        assert _cgroups(server) == []
         assert server.cli("logs", name).out.startswith("from-")
         server.cli("download", name, "-d", str(tmp_path / "out"))
         assert "kept\n" in [path.read_text() for path in (tmp_path / "out").rglob("kept.txt")]
@@ -68,6 +70,13 @@ def test_a_pool_goes_from_nothing_to_its_maximum_and_back_and_its_history_explai
 
 def _workers(server: WindlassServer) -> list[str]:
     return [one["state"] for one in server.cli("pools", "show", "grow", "-o", "json").json()["status"]["workers"]]
+
+
+def _cgroups(server: WindlassServer) -> list[Path]:
+    """Of its workers: what runs on one is held together by it."""
+    known, top = (server.data / "node" / "process").stat(), Path("/sys/fs/cgroup")
+    base = f"windlass-{known.st_dev:x}-{known.st_ino:x}"
+    return [*top.glob(f"*/{base}/slice-grow-*"), *top.glob(f"{base}/slice-grow-*")]
 
 
 def _is_running(job: dict) -> bool:  # type: ignore[type-arg]

@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 
 from tests.process.nodes import Node, finish, launch, output
-from windlass.adapters.runtime.process import cgroups
-from windlass.adapters.runtime.process.cgroups import Cgroups, Limits
+from windlass.adapters.runtime import cgroups
+from windlass.adapters.runtime.cgroups import Cgroups, Limits
 from windlass.core.model.resources import Resources
 
 WITHOUT = """
 import sys
-from windlass.adapters.runtime.process import cgroups, executor
-cgroups._mounts = dict
+from windlass.adapters.runtime import cgroups
+from windlass.adapters.runtime.process import executor
+cgroups.mounted = dict
 sys.exit(executor.main(sys.argv[1:]))
 """
 LIMITS = Limits(memory_bytes=1 << 26, cpu_millis=1500, pids_max=10)
@@ -57,7 +58,7 @@ def unified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             (Path(path) / name).touch()
 
     monkeypatch.setattr(cgroups.os, "mkdir", mkdir)
-    monkeypatch.setattr(cgroups, "_mounts", lambda: {"": str(tmp_path)})
+    monkeypatch.setattr(cgroups, "mounted", lambda: {"": str(tmp_path)})
     monkeypatch.setattr(cgroups, "_own_paths", lambda: {"": "/"})
     return tmp_path
 
@@ -88,7 +89,7 @@ def test_version_2_gets_its_own_words(unified: Path) -> None:
 
 def test_a_hierarchy_without_our_controllers_is_no_promise(unified: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    monkeypatch.setattr(cgroups, "_mounts", lambda: {"": str(unified)})
+    monkeypatch.setattr(cgroups, "mounted", lambda: {"": str(unified)})
     monkeypatch.setattr(cgroups, "_own_paths", lambda: {"": "/"})
     found, reason = Cgroups.find("key")
     assert found is None

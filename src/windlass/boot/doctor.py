@@ -45,7 +45,9 @@ def _examine(settings: Any, confirm_clock: bool) -> Iterator[Finding]:
     yield _data_dir(settings.data_dir)
     yield _disk(settings.data_dir)
     yield _server(settings, installation.server_pid())
-    yield _engine(settings, installation.engines())
+    address, engine = _engine(settings, installation.engines())
+    yield engine
+    yield _slices(address)
     if installation.clock.exists():
         yield _clock(installation.clock, confirm_clock)
 
@@ -89,20 +91,42 @@ def _server(settings: Any, pid: int | None) -> Finding:
     return Finding(what="server", is_well=True, said=f"not running; {settings.host}:{settings.port} is free")
 
 
-def _engine(settings: Any, used: tuple[str, ...]) -> Finding:
+def _engine(settings: Any, used: tuple[str, ...]) -> tuple[str | None, Finding]:
+    """Its address, where one answers."""
     import anyio
 
     from windlass.adapters.runtime.docker.finding import find_engine
 
     found = anyio.run(find_engine, os.environ, settings.docker_host or next(reversed(used), None))
     if found.docker_host is not None:
-        return Finding(what="containers", is_well=True, said=found.docker_host)
-    return Finding(
+        return found.docker_host, Finding(what="containers", is_well=True, said=found.docker_host)
+    return None, Finding(
         what="containers",
         is_well=False,
         is_fatal=False,
         said="no engine answers: " + "; ".join(f"{one.address} ({one.why_not})" for one in found.tried),
         advice="start Docker or Podman; without one, jobs run as plain processes",
+    )
+
+
+def _slices(address: str | None) -> Finding:
+    """Can workers cut from this machine be held to what they have?"""
+    import anyio
+
+    from windlass.adapters.runtime import cgroups, docker
+
+    if address is not None:
+        why_not = anyio.run(docker.slices_lack, address, os.environ)
+    else:
+        found, why_not = cgroups.Cgroups.find("doctor")
+        if found is not None:
+            found.remove()
+    return Finding(
+        what="slices",
+        is_well=not why_not,
+        is_fatal=False,
+        said=f"no cgroup of their own: {why_not}" if why_not else "each has a cgroup of its own, with its limits",
+        advice="runs on workers of dynamic pools keep their own limits, but are not held together by their worker's",
     )
 
 

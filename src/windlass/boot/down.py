@@ -91,6 +91,8 @@ async def _end_on(runtime: "Runtime", where: str, purge: bool) -> int:
         else:
             for seen in runs:
                 await runtime.remove(seen.run)
+            for slice_left in await runtime.slices():  # made again with the next run
+                await runtime.end_slice(slice_left)
     except Unavailable as error:
         raise Unavailable(
             f"{where} does not answer, so what we made there cannot be removed: {error.message}",

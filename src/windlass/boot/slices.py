@@ -58,9 +58,9 @@ class Slices:
 
     def __init__(self, directory: Path) -> None:
         self.nodes: Nodes | None = None
-        self.provisioner = SliceProvisioner(directory, self._serve)
+        self.provisioner = SliceProvisioner(directory, self)
 
-    async def _serve(self, order: WorkerOrder, directory: Path) -> None:
+    async def serve(self, order: WorkerOrder, directory: Path) -> None:
         assert self.nodes is not None, "run only once the plane is there"
         node = Node(
             id=order.worker,
@@ -74,3 +74,11 @@ class Slices:
             await self.nodes.agent(node, journal).run()
         finally:
             journal.close()
+
+    async def clear(self, worker: NodeId) -> None:
+        assert self.nodes is not None
+        await self.nodes.runtime.end_slice(worker)
+
+    async def uncleared(self) -> tuple[NodeId, ...]:
+        assert self.nodes is not None
+        return await self.nodes.runtime.slices()

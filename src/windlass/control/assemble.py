@@ -84,7 +84,7 @@ async def assemble(
         read_model=read_model,
         tenants=Tenants(brain),
         audit=AuditTrail(brain),
-        pools=Pools(brain, machine.kind),
+        pools=Pools(brain, machine),
         autoscaler=autoscaler,
         janitor=janitor,
         webhooks=webhooks,

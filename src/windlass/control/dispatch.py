@@ -12,12 +12,13 @@ from msgspec.structs import replace
 from windlass.control.specs import Specs
 from windlass.core.distribution.reference import registry_of
 from windlass.core.errors import NotFound
-from windlass.core.model.assignment import Assignment, Assignments
+from windlass.core.model.assignment import Assignment, Assignments, Slice
 from windlass.core.model.ids import JobId, NodeId, RunId, VolumeId
 from windlass.core.model.job import Job, JobState
 from windlass.core.model.run import Intent, Run
 from windlass.core.model.volume import Volume, doomed_on
 from windlass.core.world.journal import Entry
+from windlass.core.world.pools import SLICE
 from windlass.core.world.records import Table
 from windlass.core.world.world import World
 from windlass.ports.failpoints import Failpoints
@@ -132,7 +133,16 @@ class Dispatch:
             grace_ms=job.grace_ms,
             has_login=vault.login(run.tenant, registry) is not None,
             is_guarded=vault.is_guarded(registry),
+            slice=self._slice(run.node),
         )
+
+    def _slice(self, node: NodeId) -> Slice | None:
+        fleet = self._world.tables.fleet
+        worker = fleet.workers.get(node)
+        pool = fleet.pools.get(worker.pool) if worker is not None else None
+        if pool is None or pool.provisioner != SLICE or pool.scaling is None:
+            return None
+        return Slice(node=node, capacity=pool.scaling.worker)
 
     def _note_run(self, old: Run | None, new: Run | None) -> set[NodeId]:
         """A run that is over may pass to the machine its worker was on."""

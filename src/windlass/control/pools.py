@@ -12,14 +12,15 @@ from windlass.core.model.pool import Pool, Worker
 from windlass.core.scaling import ScalingStep, Seen
 from windlass.core.world import growth, pools, workers
 from windlass.core.world.world import World
+from windlass.ports.runtime import Machine
 
 Edit = Callable[[Pool, PriceBook | None], tuple[Pool, PriceBook | None]]
 
 
 class Pools:
-    def __init__(self, brain: Brain, runtime_kind: str) -> None:
+    def __init__(self, brain: Brain, machine: Machine) -> None:
         self._brain = brain
-        self._runtime_kind = runtime_kind
+        self._machine = machine
 
     @property
     def _world(self) -> World:
@@ -47,6 +48,12 @@ class Pools:
         if pool.scaling is None:
             return None
         return growth.look(self._world, pool, pool.scaling, now=self._brain.clock.now())
+
+    def lacks(self, pool: Pool) -> str:
+        """What its workers do without on this machine, and why; nothing when they have all."""
+        if pool.provisioner != pools.SLICE or not self._machine.slices_lack:
+            return ""
+        return f"its workers have no cgroup of their own, each run only its own limits: {self._machine.slices_lack}"
 
     async def create(self, pool: Pool, prices: PriceBook | None) -> tuple[Pool, int]:
         made = self._equipped(pool)
@@ -79,4 +86,4 @@ class Pools:
 
     def _equipped(self, pool: Pool) -> Pool:
         """A slice runs what its machine runs."""
-        return replace(pool, runtimes=(self._runtime_kind,)) if pool.is_dynamic else pool
+        return replace(pool, runtimes=(self._machine.kind,)) if pool.is_dynamic else pool

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from windlass.core.errors import WindlassError
 from windlass.core.model.assignment import Assignment
-from windlass.core.model.ids import Millis, RunId, TenantId, VolumeId
+from windlass.core.model.ids import Millis, NodeId, RunId, TenantId, VolumeId
 from windlass.core.model.resources import Resources
 from windlass.core.model.run import Token
 from windlass.core.model.secret import NOTHING_HANDED, Credentials, Handed
@@ -67,6 +67,8 @@ class Machine(Struct, frozen=True, kw_only=True):
     """`container` or `process`; what a shape asks for."""
     capacity: Resources
     gpu_ids: tuple[str, ...] = ()
+    slices_lack: str = ""
+    """Why a slice of it has no cgroup of its own with its limits; empty where it has."""
 
 
 class Stream(StrEnum):
@@ -198,6 +200,14 @@ class Runtime(Protocol):
 
     async def remove(self, run: RunId) -> None:
         """Container and anonymous parts; not the volume. Ends it first if it must."""
+        ...
+
+    async def slices(self) -> tuple[NodeId, ...]:
+        """Those that something is left of which held their runs together."""
+        ...
+
+    async def end_slice(self, node: NodeId) -> None:
+        """Nothing of that is left. One that never was is fine. Unavailable while one of its runs is still there."""
         ...
 
     def attach(self, run: RunId) -> AbstractAsyncContextManager[Terminal]: ...

@@ -33,6 +33,8 @@ class WorkerItem(Shape):
 class PoolStatus(Shape):
     nodes: int
     workers: list[WorkerItem]
+    lacks: str
+    """What its workers do without on this machine, and why."""
 
 
 class PoolManifest(Shape):
@@ -89,7 +91,7 @@ class NodeStateShape(Shape):
     state: str
 
 
-def status_document(nodes: Iterable[Node], workers: Iterable[Worker], *, wall: Wall) -> dict[str, Any]:
+def status_document(nodes: Iterable[Node], workers: Iterable[Worker], *, lacks: str = "", wall: Wall) -> dict[str, Any]:
     return {
         "nodes": sum(1 for _ in nodes),
         "workers": [
@@ -102,6 +104,7 @@ def status_document(nodes: Iterable[Node], workers: Iterable[Worker], *, wall: W
             }
             for worker in workers
         ],
+        "lacks": lacks,
     }
 
 

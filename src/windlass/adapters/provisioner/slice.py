@@ -1,14 +1,14 @@
 """Workers cut from this machine: each a node of its own, served by an agent in this process, with a directory for its journal.
 
 The order is on disk before the agent is started, so a server that comes back after a crash has the same slices and each takes up
-its runs again. What may be cut at all, and that slices never come to more than the machine has, is decided in the World.
+its runs again. What held a slice's runs together (a cgroup) goes before its order does, and is listed even without one, so that
+nothing is left behind. What may be cut at all, and that slices never come to more than the machine has, is decided in the World.
 """
 
 import os
 import shutil
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 import structlog
@@ -20,9 +20,23 @@ from windlass.ports.provisioner import WorkerOrder
 
 log = structlog.get_logger()
 
-Serve = Callable[[WorkerOrder, Path], Awaitable[None]]
-"""Be that worker, with this directory to remember things in, until cancelled."""
 _ORDER: Final = "order.json"
+
+
+class Host(Protocol):
+    """The machine that slices are cut from."""
+
+    async def serve(self, order: WorkerOrder, directory: Path) -> None:
+        """Be that worker, with this directory to remember things in, until cancelled."""
+        ...
+
+    async def clear(self, worker: NodeId) -> None:
+        """Nothing that held its runs together is left. Unavailable: try again."""
+        ...
+
+    async def uncleared(self) -> tuple[NodeId, ...]:
+        """Those that something is left of."""
+        ...
 
 
 class _Served(Struct):
@@ -31,9 +45,9 @@ class _Served(Struct):
 
 
 class SliceProvisioner:
-    def __init__(self, directory: Path, serve: Serve) -> None:
+    def __init__(self, directory: Path, host: Host) -> None:
         self._directory = directory
-        self._serve = serve
+        self._host = host
         self._served: dict[NodeId, _Served] = {}
         self._wanted = anyio.Event()
         self._starting: list[WorkerOrder] = []
@@ -69,6 +83,7 @@ class SliceProvisioner:
                 await served.has_left.wait()
             self._starting = [order for order in self._starting if order.worker != worker]
             self._served.pop(worker, None)
+        await self._host.clear(worker)
         try:
             async with self._disk:
                 await anyio.to_thread.run_sync(self._remove, worker)
@@ -77,7 +92,8 @@ class SliceProvisioner:
 
     async def list(self) -> tuple[NodeId, ...]:
         async with self._disk:
-            return tuple(order.worker for order in await anyio.to_thread.run_sync(self._orders))
+            orders = await anyio.to_thread.run_sync(self._orders)
+        return tuple(dict.fromkeys((*(order.worker for order in orders), *await self._host.uncleared())))
 
     def _start(self, order: WorkerOrder) -> None:
         if order.worker not in self._served:
@@ -88,7 +104,7 @@ class SliceProvisioner:
     async def _live(self, order: WorkerOrder, served: _Served) -> None:
         try:
             with served.scope:
-                await self._serve(order, self._directory / order.worker)
+                await self._host.serve(order, self._directory / order.worker)
         finally:
             served.has_left.set()
 

@@ -40,6 +40,7 @@ def pool_lines(pool: Document, metrics: Document, now: float) -> list[str]:
         ("age", age(pool["metadata"].get("creationTimestamp"), now)),
         *flat(pool["spec"]),
         ("now nodes", str(pool["status"]["nodes"])),
+        *((("now lacking", lacks),) if (lacks := pool["status"].get("lacks")) else ()),
         *((f"worker {one['name']}", _worker(one)) for one in workers),
         *(("now " + name, "-" if value is None else str(value)) for name, value in metrics.items()),
     ]

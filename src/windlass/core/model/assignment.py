@@ -4,7 +4,15 @@ from msgspec import Struct
 
 from windlass.core.model.ids import JobId, Millis, NodeId, RunId, TenantId, VolumeId
 from windlass.core.model.job import JobSpec
+from windlass.core.model.resources import Resources
 from windlass.core.model.run import Intent, Token
+
+
+class Slice(Struct, frozen=True, kw_only=True):
+    """The part of a machine that a worker is: what runs in it is held together by what it has."""
+
+    node: NodeId
+    capacity: Resources
 
 
 class Assignment(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -31,6 +39,8 @@ class Assignment(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Its tenant has a login at the image's registry: to be asked for before a pull, as secrets are before a start."""
     is_guarded: bool = False
     """Some tenant has a login there: the image may be used, even if it is here already, only by whom the registry lets read it."""
+    slice: Slice | None = None
+    """Where its node is a slice of the machine that it really runs on."""
 
 
 class Assignments(Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from windlass.core.errors import Invalid, NotFound, Unavailable
 from windlass.core.model.assignment import Assignment
-from windlass.core.model.ids import Millis, RunId, VolumeId
+from windlass.core.model.ids import Millis, NodeId, RunId, VolumeId
 from windlass.core.model.resources import Resources
 from windlass.core.model.secret import NOTHING_HANDED
 from windlass.ports.clock import Clock
@@ -108,6 +108,8 @@ class FakeMachine:
         self.registry = dict(registry or {})
         self.containers: dict[RunId, Container] = {}
         self.volumes: dict[VolumeId, Folder] = {}
+        self.slices: dict[Owner, set[NodeId]] = {}
+        """Whose runs were held together."""
         self.starts: Counter[RunId] = Counter()
         self.history: list[Happening] = []
         self._is_down = False

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 from windlass.core.errors import Conflict, NotFound, Unavailable
 from windlass.core.model.assignment import Assignment
-from windlass.core.model.ids import Millis, RunId, VolumeId
+from windlass.core.model.ids import Millis, NodeId, RunId, VolumeId
 from windlass.core.model.secret import NOTHING_HANDED, Handed
 from windlass.ports.runtime import (
     ANYBODY,
@@ -101,6 +101,8 @@ class FakeRuntime:
                 raise ImageUnavailable(f"no {assignment.spec.image}", is_transient=True, code="image-not-found")
             self._machine.volumes.setdefault(assignment.volume, Folder(self._owner, {}))
             self._machine.containers[assignment.run] = Container(assignment, self._owner)
+            if assignment.slice is not None:
+                self._machine.slices.setdefault(self._owner, set()).add(assignment.slice.node)
         self._machine.check("create", is_after=True)
 
     async def start(self, run: RunId, *, handed: Handed = NOTHING_HANDED) -> None:
@@ -228,8 +230,23 @@ class FakeRuntime:
         program = self._program(command, self._folder(volume), {})
         yield FakeTerminal(self._machine, lambda: program)
 
+    async def slices(self) -> tuple[NodeId, ...]:
+        self._machine.check("slices")
+        return tuple(sorted(self._machine.slices.get(self._owner, ())))
+
+    async def end_slice(self, node: NodeId) -> None:
+        self._machine.check("end_slice")
+        self._machine.settle()
+        ours = (one for one in self._machine.containers.values() if one.owner == self._owner)
+        if any(
+            one.phase is Phase.RUNNING and one.assignment.slice and one.assignment.slice.node == node for one in ours
+        ):
+            raise Unavailable(f"something runs in the slice {node}", code="slice-cgroup")
+        self._machine.slices.get(self._owner, set()).discard(node)
+
     async def remove_all(self) -> int:
         self._machine.check("remove_all")
+        self._machine.slices.pop(self._owner, None)
         runs = [run for run, container in self._machine.containers.items() if container.owner == self._owner]
         for run in runs:
             await self.remove(run)

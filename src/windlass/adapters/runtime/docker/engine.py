@@ -44,6 +44,10 @@ class Facts(Struct, frozen=True, kw_only=True):
     is_rootless: bool = False
     user_offset: int = 0
     """What the engine adds to a container's user ids to get the machine's (userns-remap)."""
+    cgroup_driver: str = ""
+    """`cgroupfs` or `systemd`: how it names the groups of its containers."""
+    kernel: str = ""
+    """That its containers run on."""
 
     @property
     def name(self) -> str:
@@ -226,6 +230,8 @@ def read_facts(info: Mapping[str, Any], version: _Version) -> Facts:
         devices=tuple(str(device.get("ID", "")) for device in discovered if device.get("Source") == "cdi"),
         is_rootless="name=rootless" in security,
         user_offset=_offset(str(info.get("DockerRootDir") or "")) if "name=userns" in security else 0,
+        cgroup_driver=str(info.get("CgroupDriver") or ""),
+        kernel=str(info.get("KernelVersion") or ""),
     )
 
 

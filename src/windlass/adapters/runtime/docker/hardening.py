@@ -32,9 +32,16 @@ DEBUG_PIDS: Final = 1024
 
 
 def run_container(
-    assignment: Assignment, *, owner: Owner, facts: Facts, handed: Handed = NOTHING_HANDED, secrets: str = ""
+    assignment: Assignment,
+    *,
+    owner: Owner,
+    facts: Facts,
+    handed: Handed = NOTHING_HANDED,
+    secrets: str = "",
+    parent: str = "",
 ) -> dict[str, Any]:
-    """The create call of a run; `secrets` is the directory in memory that its secret files lie in. Raises Invalid."""
+    """The create call of a run; `secrets` is the directory in memory that its secret files lie in, `parent` the cgroup of its
+    slice. Raises Invalid."""
     check_assignment(assignment, handed)
     spec = assignment.spec
     config: dict[str, Any] = {
@@ -56,6 +63,8 @@ def run_container(
     }
     if secrets:
         config["HostConfig"]["Mounts"].append(_secrets_mount(secrets))
+    if parent:
+        config["HostConfig"]["CgroupParent"] = parent
     if assignment.gpu_ids:
         config["HostConfig"]["DeviceRequests"] = _gpus(assignment.gpu_ids)
     if spec.workdir:

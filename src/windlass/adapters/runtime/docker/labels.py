@@ -14,6 +14,8 @@ INSTALLATION: Final = PREFIX + "installation"
 NODE: Final = PREFIX + "node"
 RUN: Final = PREFIX + "run"
 TOKEN: Final = PREFIX + "token"
+WORKER: Final = PREFIX + "worker"
+"""On the container of a run in a slice: the slice's node. `NODE` stays the machine's, whose agent sweeps what is nobody's."""
 HELPER: Final = PREFIX + "helper"
 """On a container that is never started and only lends the engine's archive calls a way into a volume: the volume's name."""
 
@@ -38,14 +40,19 @@ class Owner(Struct, frozen=True, kw_only=True):
         return {"filters": msgspec.json.encode({"label": [*ours, *more]}).decode()}
 
     def on_run(self, assignment: Assignment) -> dict[str, str]:
-        return self.labels | {
-            RUN: assignment.run,
-            PREFIX + "job": assignment.job,
-            PREFIX + "tenant": assignment.tenant,
-            TOKEN: str(assignment.token),
-            PREFIX + "name": assignment.name,
-            PREFIX + "attempt": str(assignment.attempt),
-        }
+        worker = {WORKER: assignment.slice.node} if assignment.slice is not None else {}
+        return (
+            self.labels
+            | worker
+            | {
+                RUN: assignment.run,
+                PREFIX + "job": assignment.job,
+                PREFIX + "tenant": assignment.tenant,
+                TOKEN: str(assignment.token),
+                PREFIX + "name": assignment.name,
+                PREFIX + "attempt": str(assignment.attempt),
+            }
+        )
 
 
 def read_token(labels: Mapping[str, str]) -> Token | None:

@@ -15,13 +15,14 @@ _SMI_LINE: Final = re.compile(r"GPU \d+: .*\(UUID: ((?:GPU|MIG)-[0-9a-fA-F-]+)\)
 _SMI_SECONDS: Final = 10
 
 
-def machine(facts: Facts, smi: str) -> Machine:
+def machine(facts: Facts, smi: str, *, slices_lack: str = "") -> Machine:
     gpus = gpu_ids(facts, smi)
     return Machine(
         runtime=facts.name,
         kind="container",
         capacity=Resources(cpu_millis=facts.cpus * 1000, memory_bytes=facts.memory_bytes, gpus=len(gpus)),
         gpu_ids=gpus,
+        slices_lack=slices_lack,
     )
 
 

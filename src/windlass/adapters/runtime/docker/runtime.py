@@ -23,6 +23,7 @@ from windlass.adapters.runtime.docker.labels import RUN, Owner
 from windlass.adapters.runtime.docker.logs import follow
 from windlass.adapters.runtime.docker.observing import observed, used
 from windlass.adapters.runtime.docker.refusals import REFUSED, readable_start_error
+from windlass.adapters.runtime.docker.slices import Slices
 from windlass.adapters.runtime.docker.tars import directories
 from windlass.adapters.runtime.docker.terminals import attached, executed
 from windlass.adapters.runtime.docker.users import user_of
@@ -31,7 +32,7 @@ from windlass.adapters.runtime.docker.volumes import OPEN_TO_ALL, TAR, Volumes
 from windlass.adapters.secrets.memory_files import MemoryFiles
 from windlass.core.errors import Conflict, Invalid, NotFound, Unavailable, WindlassError
 from windlass.core.model.assignment import Assignment
-from windlass.core.model.ids import Millis, RunId, VolumeId
+from windlass.core.model.ids import Millis, NodeId, RunId, VolumeId
 from windlass.core.model.secret import NOTHING_HANDED, Handed
 from windlass.ports.clock import Clock
 from windlass.ports.runtime import (
@@ -69,6 +70,7 @@ class DockerRuntime:
         self._clock = clock
         self._images = Images(engine, clock)
         self._volumes = Volumes(engine, owner)
+        self._slices = Slices(engine, owner)
         self._secret_files = MemoryFiles(f"{owner.installation}-{owner.node}")
         self._known: dict[RunId, Known] = {}
         self._own_creations: set[RunId] = set()
@@ -101,7 +103,7 @@ class DockerRuntime:
 
     async def machine(self) -> Machine:
         smi = await machines.ask_smi() if self._engine.address.is_local else ""
-        return machines.machine(await self._engine.facts(), smi)
+        return machines.machine(await self._engine.facts(), smi, slices_lack=await self._slices.lack())
 
     def ensure_image(self, image: str, *, access: ImageAccess = ANYBODY) -> AsyncIterator[str]:
         return self._images.ensure(image, access)
@@ -125,8 +127,12 @@ class DockerRuntime:
         run = assignment.run
         secrets = self._secrets_directory(run) if handed.files else ""
 
+        parent = await self._slices.parent(assignment.slice)
+
         def config(facts: Facts) -> dict[str, Any]:
-            return run_container(assignment, owner=self._owner, facts=facts, handed=handed, secrets=secrets)
+            return run_container(
+                assignment, owner=self._owner, facts=facts, handed=handed, secrets=secrets, parent=parent
+            )
 
         try:
             container = await create_container(self._engine, run, config)
@@ -254,6 +260,12 @@ class DockerRuntime:
         self._secret_files.drop(run)
         self._forget(run)
 
+    async def slices(self) -> tuple[NodeId, ...]:
+        return await self._slices.names()
+
+    async def end_slice(self, node: NodeId) -> None:
+        await self._slices.end(node)
+
     @asynccontextmanager
     async def attach(self, run: RunId) -> AsyncIterator[Terminal]:
         known = await self._require(run)
@@ -299,6 +311,7 @@ class DockerRuntime:
         self._secret_files.drop_all()
         volumes = await self._volumes.remove_all()
         networks = await self._remove_networks()
+        await self._slices.end_all()
         self._known.clear()
         self._own_creations.clear()
         return len(containers) + volumes + networks

@@ -13,8 +13,8 @@ import signal
 import socket
 from collections.abc import Callable
 
+from windlass.adapters.runtime.cgroups import Cgroups
 from windlass.adapters.runtime.process import family, records, shim
-from windlass.adapters.runtime.process.cgroups import Cgroups
 from windlass.adapters.runtime.process.loop import Loop
 from windlass.adapters.runtime.process.records import Record
 

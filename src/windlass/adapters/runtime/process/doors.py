@@ -11,14 +11,14 @@ import socket
 import traceback
 from collections.abc import Callable
 
+from windlass.adapters.runtime.cgroups import Cgroups
 from windlass.adapters.runtime.process import journal, records, sockets, visit
-from windlass.adapters.runtime.process.cgroups import Cgroups
 from windlass.adapters.runtime.process.keeper import CREATED, EXITED, RUNNING, Keeper, Run
 from windlass.adapters.runtime.process.loop import Loop
 from windlass.adapters.runtime.process.records import Record
 
-PROTOCOL = 2
-"""2: a start brings variables that are in no order."""
+PROTOCOL = 3
+"""2: a start brings variables that are in no order. 3: an order may name a slice."""
 _LINE_MAX = 4 << 20
 _WAITING_MAX = 32 << 20
 _CHUNK = 1 << 18
@@ -121,6 +121,8 @@ class Doors:
             "stop": self._stop,
             "remove": self._remove,
             "execute": self._execute,
+            "slices": self._slices,
+            "end-slice": self._end_slice,
             "quit": self._quit,
         }
 
@@ -259,11 +261,23 @@ class Doors:
                 raise Refused("conflict", f"run {run.run} is not running")
             its = (journal.read(records.run_path(self._root, run.run)) or {}).get("order", {})
             order |= {"directory": its.get("directory"), "environment": its.get("environment")}
-        group = self._cgroups.group(run.run) if self._cgroups and run else None
+        group = self._cgroups.group(run.run, slice_name=run.slice) if self._cgroups and run else None
         _answer(peer, request, {})
         connection, early = peer.hand_over()
         with connection:
             self._keeper.visit(run, lambda: visit.keep(connection, early, order, group, files_soft=self._files_soft))
+
+    def _slices(self, peer: Peer, request: Record) -> None:
+        _answer(peer, request, {"slices": list(self._cgroups.slices()) if self._cgroups else []})
+
+    def _end_slice(self, peer: Peer, request: Record) -> None:
+        """While something runs in it, it stays, and that is said."""
+        name = records.text(request, "slice")
+        if not records.ID.fullmatch(name):
+            raise Refused("invalid", f"{name!r} is not a slice's name")
+        if self._cgroups:
+            self._cgroups.end_slice(name)
+        _answer(peer, request, {})
 
     def _quit(self, peer: Peer, request: Record) -> None:
         """With `retire` a newer executor takes over: the shims do not notice."""

@@ -6,6 +6,7 @@ Nothing of the server's environment reaches a workload but where its user's prog
 from windlass.adapters.runtime.process.records import Record
 from windlass.core.errors import Invalid
 from windlass.core.model.assignment import Assignment
+from windlass.core.model.resources import Resources
 
 ARTIFACTS = "/artifacts"
 """Where containers find their volume. A process cannot have it there: the variable WINDLASS_ARTIFACTS says where it is."""
@@ -33,11 +34,8 @@ def order_of(assignment: Assignment, *, owner: str, volume: str, search_path: st
         "environment": _environment(assignment, volume=volume, search_path=search_path),
         "directory": directory_of(spec.workdir, volume),
         "terminal": spec.wants_terminal,
-        "limits": {
-            "memory_bytes": spec.needs.memory_bytes,
-            "cpu_millis": spec.needs.cpu_millis,
-            "pids_max": spec.pids_max,
-        },
+        "limits": _limits(spec.needs, spec.pids_max),
+        "slice": {"name": cut.node, "limits": _limits(cut.capacity)} if (cut := assignment.slice) is not None else {},
     }
 
 
@@ -69,3 +67,7 @@ def _environment(assignment: Assignment, *, volume: str, search_path: str) -> di
         volume,
     )
     return environment | dict(zip(OURS, ours, strict=True))
+
+
+def _limits(of: Resources, pids_max: int = 0) -> Record:
+    return {"memory_bytes": of.memory_bytes, "cpu_millis": of.cpu_millis, "pids_max": pids_max}

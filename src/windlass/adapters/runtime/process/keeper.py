@@ -11,8 +11,8 @@ import signal
 import sys
 from collections.abc import Callable
 
+from windlass.adapters.runtime.cgroups import Cgroups
 from windlass.adapters.runtime.process import family, journal, kernel, records
-from windlass.adapters.runtime.process.cgroups import Cgroups
 from windlass.adapters.runtime.process.crew import Crew, Shim, reap
 from windlass.adapters.runtime.process.loop import Loop
 from windlass.adapters.runtime.process.records import Record
@@ -34,6 +34,7 @@ class Run:
         self.run = records.text(order, "run")
         self.owner = records.text(order, "owner")
         self.volume = records.text(order, "volume")
+        self.slice = records.text(records.table(order, "slice"), "name")
         self.token = order.get("token")
         self.phase = CREATED
         self.is_starting = False
@@ -247,7 +248,7 @@ class Keeper:
             return []
         left = set(family.left_behind(run.run, leader=run.pid, leader_ticks=run.ticks)) | set(self._crew.strays())
         if self._cgroups is not None:
-            left.update(self._cgroups.group(run.run).pids())
+            left.update(self._cgroups.group(run.run, slice_name=run.slice).pids())
         return sorted(left - {os.getpid()})
 
     def _write_off(self, run: Run, error: str, *, exit_code: int = _VANISHED) -> None:
@@ -267,7 +268,7 @@ class Keeper:
             self._loop.later(1.0, lambda: self._write_off(run, error, exit_code=exit_code))
             return
         if self._cgroups:
-            self._cgroups.group(run.run).remove()
+            self._cgroups.group(run.run, slice_name=run.slice).remove()
         run.exit, run.phase = record, EXITED
         self._tell_end(run)
 

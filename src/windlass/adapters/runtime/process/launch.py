@@ -11,8 +11,8 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NoReturn
 
+from windlass.adapters.runtime.cgroups import Group, Limits
 from windlass.adapters.runtime.process import kernel, records
-from windlass.adapters.runtime.process.cgroups import Group, Limits
 from windlass.adapters.runtime.process.records import Record
 
 _NOT_EXECUTABLE = 126
@@ -64,7 +64,7 @@ def inside(group: Group | None, order: Record | None) -> Iterator[None]:
         return
     try:
         if order is not None:
-            group.make(_limits(records.table(order, "limits")))
+            group.make(limits_of(order))
         group.join()
     except OSError as error:
         raise CannotStart(f"its resource limits cannot be set: {error}", _NO_LIMITS) from error
@@ -127,6 +127,16 @@ def _spawn(
     return pid
 
 
+def limits_of(order: Record) -> Limits:
+    """Of a run, or of the slice that it names."""
+    asked = records.table(order, "limits")
+    return Limits(
+        memory_bytes=records.number(asked, "memory_bytes"),
+        cpu_millis=records.number(asked, "cpu_millis"),
+        pids_max=records.number(asked, "pids_max"),
+    )
+
+
 def yield_priority() -> None:
     """Without CPU limits, the workload must at least not starve the server."""
     with contextlib.suppress(OSError):
@@ -160,14 +170,6 @@ def _find(command: Sequence[str], search: str, directory: str) -> str:
         raise CannotStart(f"{name!r} is not an executable file", _NOT_EXECUTABLE)
     # Where it was looked for is not said: PATH may have been given as a secret, and messages are kept and shown.
     raise CannotStart(f"no such command: {name!r}" + ("" if "/" in name else " on its PATH"), _NOT_FOUND)
-
-
-def _limits(asked: Record) -> Limits:
-    return Limits(
-        memory_bytes=records.number(asked, "memory_bytes"),
-        cpu_millis=records.number(asked, "cpu_millis"),
-        pids_max=records.number(asked, "pids_max"),
-    )
 
 
 def _environment(order: Record) -> dict[str, str]:

@@ -88,6 +88,7 @@ class ProcessRuntime:
                 gpus=len(_gpu_ids()),
             ),
             gpu_ids=_gpu_ids(),
+            slices_lack=self._link.no_limits,
         )
 
     async def ensure_image(self, image: str, *, access: ImageAccess = ANYBODY) -> AsyncIterator[str]:
@@ -177,8 +178,16 @@ class ProcessRuntime:
             await self.remove_volume(volume)
         self._secret_files.drop_all()
         with suppress(Conflict):  # another installation's runs keep it busy
-            await self._link.ask("quit")
+            await self._link.ask("quit")  # and with it go the groups of all slices
         return len(runs) + len(volumes)
+
+    async def slices(self) -> tuple[NodeId, ...]:
+        names = (await self._link.ask("slices"))["slices"]
+        assert isinstance(names, list)
+        return tuple(NodeId(name) for name in names)
+
+    async def end_slice(self, node: NodeId) -> None:
+        await self._link.ask("end-slice", slice=node)
 
     # --- sessions
 

@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
+from windlass.adapters.runtime.cgroups import Cgroups, Group
 from windlass.adapters.runtime.process import frames, journal, kernel, launch, records, sockets
-from windlass.adapters.runtime.process.cgroups import Cgroups, Group
 from windlass.adapters.runtime.process.family import Family, start_ticks
 from windlass.adapters.runtime.process.loop import Loop
 from windlass.adapters.runtime.process.records import Record
@@ -64,7 +64,7 @@ class _Shim:
     def _keep(self, path: str, book: int, handed: Record) -> None:
         order = (journal.read(path) or {}).get("order", {})
         order["environment"] = records.table(order, "environment") | handed
-        group = self._cgroups.group(records.text(order, "run")) if self._cgroups else None
+        group = self._group(order)
         self._run = _Run(path, order, group, book, self._loop)
         ended = self._run.live(lambda running: self._tell({"running": running}))
         self._is_leaving = self._is_leaving or self._run.has_terminal
@@ -72,6 +72,15 @@ class _Shim:
         self._tell({"exit": ended, "is_leaving": self._is_leaving})
         self._run.say_goodbye()
         self._run = None
+
+    def _group(self, order: Record) -> Group | None:
+        if self._cgroups is None:
+            return None
+        cut = records.table(order, "slice")
+        limits = launch.limits_of(cut)
+        return self._cgroups.group(
+            records.text(order, "run"), slice_name=records.text(cut, "name"), slice_limits=limits
+        )
 
     def _hear(self) -> None:
         data, fds = b"", list[int]()

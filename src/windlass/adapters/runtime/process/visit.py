@@ -5,8 +5,8 @@ import signal
 import socket
 from typing import NoReturn
 
+from windlass.adapters.runtime.cgroups import Group
 from windlass.adapters.runtime.process import frames, launch
-from windlass.adapters.runtime.process.cgroups import Group
 from windlass.adapters.runtime.process.family import Family
 from windlass.adapters.runtime.process.loop import Loop
 from windlass.adapters.runtime.process.records import Record

@@ -1,19 +1,22 @@
-"""Memory, CPU and pid limits of a run by cgroups, version 1 or 2, where this user may make them. Standard library only.
+"""Memory, CPU and pid limits of runs and of slices by cgroups, version 1 or 2, where this user may make them.
 
 Where cgroups cannot be had (no root, a read-only mount in a container), `find` says why, runs go without limits, and the
 node's description says so. We try the top of the hierarchy first, as container engines do: a group below our own caller's
-would be ended with the caller's session or service, and runs must outlive it.
+would be ended with the caller's session or service, and runs must outlive it. The runs of a slice lie in a group of the
+slice's own, whose limits hold for all of them together. Standard library only.
 """
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 CONTROLLERS = ("memory", "cpu", "pids")
 _OPTIONAL = ("memory.swap.max", "memory.memsw.limit_in_bytes")
 """Swap accounting is a kernel's choice; without the others there is no limit, and that must be said."""
 _PERIOD_US = 100_000
 _QUOTA_US_MIN = 1_000  # the kernel refuses less
+_SLICE = "slice-"
+"""Before a slice's name: a run's group beside it cannot be called so."""
 
 
 class Limits:
@@ -44,10 +47,7 @@ class Group:
         except FileNotFoundError:  # somebody tidied up what looked unused
             self._make_bases()
             self._make_directories()
-        for controller, name, value in _settings(limits, is_v2=self._is_v2):
-            path = f"{self._paths[controller]}/{name}"
-            if name not in _OPTIONAL or os.path.exists(path):
-                _write(path, value)
+        set_limits(self._paths, limits, is_v2=self._is_v2)
 
     def _make_directories(self) -> None:
         for path in set(self._paths.values()):
@@ -103,7 +103,7 @@ class Cgroups:
     @classmethod
     def find(cls, key: str) -> tuple["Cgroups | None", str]:
         """`key` tells the node directories of one machine apart. Answers None and the reason where limits cannot be had."""
-        if not (mounts := _mounts()):
+        if not (mounts := mounted()):
             return None, "no cgroup file system is mounted"
         own = _own_paths()
         reason = "no cgroup hierarchy here may be written"
@@ -118,8 +118,7 @@ class Cgroups:
 
     @classmethod
     def _at(cls, mounts: dict[str, str], own: dict[str, str], name: str, *, is_top: bool) -> "Cgroups":
-        is_v2 = "memory" not in mounts
-        places = {controller: mounts["" if is_v2 else controller] for controller in CONTROLLERS}
+        places, is_v2 = controllers(mounts)
         homes = {c: _join(places[c], own["" if is_v2 else c]) for c in CONTROLLERS}
         bases = {c: f"{places[c] if is_top else homes[c]}/{name}" for c in CONTROLLERS}
         found = cls(bases, homes, is_v2=is_v2)
@@ -127,13 +126,7 @@ class Cgroups:
         return found
 
     def make_bases(self) -> None:
-        for base in set(self._bases.values()):
-            if self._is_v2:
-                _delegate(os.path.dirname(base))
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(base, 0o755)
-            if self._is_v2:
-                _delegate(base)
+        make_parents(self._bases, is_v2=self._is_v2)
 
     def probe(self) -> None:
         """Make one, go in, come out: only what was tried is promised."""
@@ -145,23 +138,100 @@ class Cgroups:
             group.leave()
             group.remove()
 
-    def group(self, run: str) -> Group:
-        paths = {c: f"{base}/{run}" for c, base in self._bases.items()}
-        return Group(paths, self._homes, is_v2=self._is_v2, make_bases=self.make_bases)
+    def group(self, run: str, *, slice_name: str = "", slice_limits: Limits | None = None) -> Group:
+        """`slice_limits` are needed by who makes it: with the first run of a slice comes the slice's own group."""
+        bases = self._slice(slice_name) if slice_name else self._bases
+        paths = {c: f"{base}/{run}" for c, base in bases.items()}
+
+        def make_parents_again() -> None:
+            self.make_bases()
+            if slice_name:
+                make_parents(bases, is_v2=self._is_v2)
+                set_limits(bases, slice_limits or Limits(memory_bytes=0, cpu_millis=0, pids_max=0), is_v2=self._is_v2)
+
+        return Group(paths, self._homes, is_v2=self._is_v2, make_bases=make_parents_again)
+
+    def slices(self) -> list[str]:
+        """Those that have a group here."""
+        found: set[str] = set()
+        for base in set(self._bases.values()):
+            found.update(name.removeprefix(_SLICE) for name in _below(base) if name.startswith(_SLICE))
+        return sorted(found)
+
+    def end_slice(self, name: str) -> None:
+        """OSError while something runs in it."""
+        remove_trees(self._slice(name).values())
 
     def sweep(self, keep: frozenset[str]) -> None:
         """Remove the empty groups of runs that are no more, left by a crash between end and cleaning."""
         for base in set(self._bases.values()):
-            with os.scandir(base) as entries:
-                names = [entry.name for entry in entries if entry.is_dir() and entry.name not in keep]
-            for name in names:
-                with contextlib.suppress(OSError):
-                    os.rmdir(f"{base}/{name}")
+            for parent in (base, *(f"{base}/{name}" for name in _below(base) if name.startswith(_SLICE))):
+                for name in _below(parent):
+                    if name not in keep and not name.startswith(_SLICE):
+                        with contextlib.suppress(OSError):
+                            os.rmdir(f"{parent}/{name}")
 
     def remove(self) -> None:
+        """All that is empty."""
+        for name in self.slices():
+            with contextlib.suppress(OSError):
+                self.end_slice(name)
         for base in set(self._bases.values()):
             with contextlib.suppress(OSError):
                 os.rmdir(base)
+
+    def _slice(self, name: str) -> dict[str, str]:
+        return {c: f"{base}/{_SLICE}{name}" for c, base in self._bases.items()}
+
+
+def mounted() -> dict[str, str]:
+    """Mount point by controller; version 2's under the empty name."""
+    found: dict[str, str] = {}
+    for line in _read("/proc/self/mounts").splitlines():
+        _, point, kind, options, *_ = line.split(" ")
+        if kind == "cgroup2":
+            found.setdefault("", point)
+        elif kind == "cgroup":
+            found.update({c: point for c in CONTROLLERS if c in options.split(",")})
+    return found
+
+
+def hierarchies() -> tuple[str, ...]:
+    """Every mount point: a container engine makes its groups below all of them."""
+    fields = (line.split(" ") for line in _read("/proc/self/mounts").splitlines())
+    return tuple(dict.fromkeys(point for _, point, kind, *_ in fields if kind in ("cgroup", "cgroup2")))
+
+
+def controllers(mounts: dict[str, str]) -> tuple[dict[str, str], bool]:
+    """Where the controllers that we need are, and whether they are version 2's. KeyError when one is missing."""
+    is_v2 = "memory" not in mounts
+    return {controller: mounts["" if is_v2 else controller] for controller in CONTROLLERS}, is_v2
+
+
+def make_parents(paths: dict[str, str], *, is_v2: bool) -> None:
+    """Groups for others to lie in. For one that is there nothing happens."""
+    for path in dict.fromkeys(paths.values()):
+        if is_v2:
+            _delegate(os.path.dirname(path))
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, 0o755)
+        if is_v2:
+            _delegate(path)
+
+
+def set_limits(paths: dict[str, str], limits: Limits, *, is_v2: bool) -> None:
+    for controller, name, value in _settings(limits, is_v2=is_v2):
+        path = f"{paths[controller]}/{name}"
+        if name not in _OPTIONAL or os.path.exists(path):
+            _write(path, value)
+
+
+def remove_trees(tops: Iterable[str]) -> None:
+    """Groups with all that lies in them, the innermost first. One that is absent is fine; OSError while a process is in one."""
+    for top in dict.fromkeys(tops):
+        for path, _, _ in os.walk(top, topdown=False):
+            with contextlib.suppress(FileNotFoundError):
+                os.rmdir(path)
 
 
 def _settings(limits: Limits, *, is_v2: bool) -> list[tuple[str, str, str]]:
@@ -185,16 +255,12 @@ def _settings(limits: Limits, *, is_v2: bool) -> list[tuple[str, str, str]]:
     return found
 
 
-def _mounts() -> dict[str, str]:
-    """Mount point by controller; version 2's under the empty name."""
-    found: dict[str, str] = {}
-    for line in _read("/proc/self/mounts").splitlines():
-        _, point, kind, options, *_ = line.split(" ")
-        if kind == "cgroup2":
-            found.setdefault("", point)
-        elif kind == "cgroup":
-            found.update({c: point for c in CONTROLLERS if c in options.split(",")})
-    return found
+def _below(path: str) -> list[str]:
+    try:
+        with os.scandir(path) as entries:
+            return [entry.name for entry in entries if entry.is_dir()]
+    except FileNotFoundError:
+        return []
 
 
 def _own_paths() -> dict[str, str]:
