@@ -6,11 +6,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 180
 
 
 class RealServer:
@@ -95,7 +96,7 @@ class RealServer:
 
     def _is_ready(self) -> bool:
         try:
-            with urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=1) as answer:
+            with urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=10) as answer:
                 return bool(answer.status == 200)
         except OSError:
             return False
@@ -111,6 +112,17 @@ def real_server(directory: Path, port: int, *, docker_host: str | None = None) -
         yield server
     finally:
         server.stop()
+
+
+def the_rest(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """Both outputs to their end. `communicate` would pass over what a `readline` before it has already taken from the pipe."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with ThreadPoolExecutor(1) as pool:
+        errors = pool.submit(process.stderr.read)
+        out = process.stdout.read()
+        process.wait(DEADLINE_SECONDS)
+        return out, errors.result()
 
 
 def _windlass(*words: str) -> list[str]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.cli.server import RealServer, real_server
+from tests.cli.server import DEADLINE_SECONDS, RealServer, real_server
 from tests.parts.busybox import IMAGE
 from tests.parts.dockerd import DockerEngine
 from tests.parts.ports import free_port
@@ -54,12 +54,12 @@ def test_a_terminal_for_a_quick_command_returns_its_exit_code(server: RealServer
 
 
 def test_exec_reaches_into_the_container(server: RealServer) -> None:
-    server.windlass("run", "-d", "--name", "host", IMAGE, "--", "sh", "-c", "echo ready; sleep 60")
+    server.windlass("run", "-d", "--name", "host", IMAGE, "--", "sh", "-c", "echo ready; sleep 3600")
     follower = server.popen("logs", "-f", "host")
     assert follower.stdout is not None
     assert follower.stdout.readline() == "ready\n"
     done = server.windlass("exec", "-i", "host", "--", "sh", "-c", "read x; echo got $x; exit 4", stdin="this\n")
     assert (done.stdout, done.returncode) == ("got this\n", 4), done.stderr
     server.windlass("cancel", "host")
-    follower.communicate(timeout=60)
+    follower.communicate(timeout=DEADLINE_SECONDS)
     assert follower.returncode == 0

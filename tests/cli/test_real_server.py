@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.cli.server import RealServer, real_server
+from tests.cli.server import DEADLINE_SECONDS, RealServer, real_server, the_rest
 from tests.parts.ports import free_port
+from tests.parts.waiting import wait_for
 
 from windlass.cli import exits
 
@@ -65,7 +66,7 @@ def test_followed_logs_lose_and_double_nothing_when_the_server_is_killed(tmp_pat
         first = [follower.stdout.readline() for _ in range(20)]
         server.kill()
         server.start()
-        rest, err = follower.communicate(timeout=60)
+        rest, err = the_rest(follower)
         assert first + rest.splitlines(keepends=True) == [f"line {i}\n" for i in range(400)], err
         assert follower.returncode == 0
 
@@ -89,12 +90,12 @@ def test_a_terminal_for_a_quick_command_loses_neither_output_nor_exit_code(serve
 
 
 def test_a_follower_is_told_that_the_job_was_deleted(server: RealServer) -> None:
-    server.windlass("run", "-d", "--name", "doomed", "--", "sh", "-c", "echo up; sleep 60")
+    server.windlass("run", "-d", "--name", "doomed", "--", "sh", "-c", "echo up; sleep 3600")
     follower = server.popen("logs", "-f", "doomed")
     assert follower.stdout is not None
     assert follower.stdout.readline() == "up\n"
     server.windlass("delete", "doomed", "--volume")
-    _, err = follower.communicate(timeout=60)
+    _, err = follower.communicate(timeout=DEADLINE_SECONDS)
     assert (err.splitlines()[0], follower.returncode) == (
         "error: the job was deleted by somebody else",
         exits.NOT_FOUND,
@@ -113,11 +114,11 @@ def test_a_suspended_job_runs_when_it_is_released(server: RealServer) -> None:
 
 def test_a_terminal_whose_server_is_killed_says_that_the_job_lives_on(tmp_path: Path) -> None:
     with real_server(tmp_path, free_port()) as server:
-        process = server.popen("run", "-it", "--name", "shell", "--", "sh", "-c", "echo up; sleep 60")
+        process = server.popen("run", "-it", "--name", "shell", "--", "sh", "-c", "echo up; sleep 3600")
         assert process.stdout is not None
         assert process.stdout.readline().strip() == "up"
         server.kill()
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=DEADLINE_SECONDS)
         server.start()
         assert "error: the terminal's connection broke off" in err
         assert "hint: the job lives on; `windlass attach shell` comes back to it" in err
@@ -125,7 +126,7 @@ def test_a_terminal_whose_server_is_killed_says_that_the_job_lives_on(tmp_path: 
 
 
 def test_states_and_exit_codes_of_ends(server: RealServer) -> None:
-    timed_out = server.windlass("run", "--timeout", "1", "--", "sleep", "60")
+    timed_out = server.windlass("run", "--timeout", "1", "--", "sleep", "3600")
     assert timed_out.returncode == exits.TIMED_OUT
     assert "TIMED_OUT" in timed_out.stderr
     absent = server.windlass("run", "--", "no-such-program-anywhere")
@@ -138,9 +139,11 @@ def test_states_and_exit_codes_of_ends(server: RealServer) -> None:
 
 def test_a_waiting_job_says_why_and_can_be_cancelled(server: RealServer) -> None:
     all_cores = json.loads(server.windlass("get", "nodes", "-o", "json").stdout)["items"][0]["capacity"]["cpu"]
-    server.windlass("run", "-d", "--name", "hog", "--cpu", str(all_cores), "--", "sleep", "60")
+    server.windlass("run", "-d", "--name", "hog", "--cpu", str(all_cores), "--", "sleep", "3600")
     server.windlass("run", "-d", "--name", "waits", "--cpu", str(all_cores), "--", "true")
-    [_, line] = server.windlass("get", "jobs", "--state", "pending").stdout.splitlines()
+    pending = ("get", "jobs", "--state", "pending")
+    wait_for(lambda: "cpu" in server.windlass(*pending).stdout, DEADLINE_SECONDS, "a try to place it")
+    [_, line] = server.windlass(*pending).stdout.splitlines()
     assert line.startswith("waits")
     assert "cpu" in line
     assert server.windlass("cancel", "waits").stdout.startswith("job/waits ")
@@ -158,11 +161,11 @@ def test_what_can_never_run_is_refused_with_what_would_fit(server: RealServer) -
 
 
 def test_interrupting_run_cancels_the_job(server: RealServer) -> None:
-    process = server.popen("run", "--name", "stopped", "--", "sh", "-c", "echo up; sleep 60")
+    process = server.popen("run", "--name", "stopped", "--", "sh", "-c", "echo up; sleep 3600")
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=DEADLINE_SECONDS)
     assert process.returncode == exits.INTERRUPTED
     assert json.loads(server.windlass("get", "job", "stopped", "-o", "json").stdout)["status"]["state"] == "CANCELLED"
 
@@ -191,7 +194,7 @@ def test_every_fault_is_named_at_once(server: RealServer) -> None:
 
 
 def test_exec_runs_beside_the_job_and_passes_input_through(server: RealServer) -> None:
-    server.windlass("run", "-d", "--name", "host", "--", "sh", "-c", "echo ready; sleep 60")
+    server.windlass("run", "-d", "--name", "host", "--", "sh", "-c", "echo ready; sleep 3600")
     follower = server.popen("logs", "-f", "host")
     assert follower.stdout is not None
     assert follower.stdout.readline() == "ready\n"
@@ -201,7 +204,7 @@ def test_exec_runs_beside_the_job_and_passes_input_through(server: RealServer) -
     assert (piped.stdout, piped.returncode) == ("SHOUT\n", 0), piped.stderr
     server.windlass("delete", "host", "--volume")
     follower.kill()
-    follower.communicate(timeout=60)
+    follower.communicate(timeout=DEADLINE_SECONDS)
     over = server.windlass("exec", "host", "--", "true")
     assert over.returncode in {exits.NOT_FOUND, exits.CONFLICT}
 
@@ -228,21 +231,20 @@ def test_egpu_from_create_to_cleanup(server: RealServer, tmp_path: Path) -> None
     assert server.egpu("get", "cat").returncode == exits.NOT_FOUND
 
 
-def test_a_watched_list_prints_a_line_per_change(server: RealServer) -> None:
+def test_a_watched_list_prints_a_line_per_change(server: RealServer, tmp_path: Path) -> None:
     watcher = server.popen("get", "jobs", "-o", "name", "--watch")
     assert watcher.stdout is not None
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + DEADLINE_SECONDS
     while not select.select([watcher.stdout], [], [], 0)[0] and time.monotonic() < deadline:
         server.windlass("run", "--", "true")  # a first one, so that there is a list to wait for
-    server.windlass(
-        "run", "--name", "seen", "--", "sleep", "0.5"
-    )  # long enough for its start and its end to be two changes
-    lines = []
-    while lines.count("job/seen") < 2 and time.monotonic() < deadline:
-        lines.append(watcher.stdout.readline().strip())
+    go = tmp_path / "go"
+    server.windlass("run", "-d", "--name", "seen", "--", "sh", "-c", f"until [ -e {go} ]; do sleep 0.05; done")
+    lines = iter(watcher.stdout.readline, "")
+    assert "job/seen\n" in lines, "one line for its beginning"
+    go.touch()  # only now, so that its end is another change
+    assert "job/seen\n" in lines, "and one for its end"
     watcher.send_signal(signal.SIGINT)
-    watcher.communicate(timeout=60)
-    assert lines.count("job/seen") >= 2, "one line for each of its states"
+    watcher.communicate(timeout=DEADLINE_SECONDS)
     assert watcher.returncode == exits.INTERRUPTED
 
 
@@ -254,7 +256,7 @@ def test_a_reader_that_leaves_ends_the_command_quietly(server: RealServer) -> No
     assert process.stdout.readline() == "1\n"
     process.stdout.close()
     assert process.stderr.read() == ""
-    assert process.wait(60) == exits.READER_GONE
+    assert process.wait(DEADLINE_SECONDS) == exits.READER_GONE
 
 
 def test_who_and_what_is_there(server: RealServer) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.nodes import Node, is_alive, until
+from tests.process.nodes import DEADLINE_SECONDS, Node, is_alive, until
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def node() -> Iterator[Node]:
 
 def _end(node: Node) -> None:
     assert node.stop() == 0
-    assert until(10, lambda: not _has_executor(node))
+    assert until(DEADLINE_SECONDS, lambda: not _has_executor(node))
 
 
 def _has_executor(node: Node) -> bool:

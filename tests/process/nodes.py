@@ -20,7 +20,7 @@ from windlass.core.model.run import Intent, Token
 from windlass.ports.runtime import LogPosition, Observed, Stream, Terminal
 
 VOLUME = VolumeId("volume-1")
-DEADLINE_SECONDS = 30
+DEADLINE_SECONDS = 120
 EXECUTOR = (sys.executable, "-m", "windlass.adapters.runtime.process.executor")
 
 
@@ -73,7 +73,9 @@ class Node:
         raise LookupError("no executor")
 
     def stop(self) -> int:
-        return subprocess.run([*EXECUTOR, "--stop", str(self.directory)], check=False, timeout=60).returncode
+        return subprocess.run(
+            [*EXECUTOR, "--stop", str(self.directory)], check=False, timeout=DEADLINE_SECONDS
+        ).returncode
 
 
 async def launch(runtime: ProcessRuntime, run: str, *command: str, **changes: object) -> RunId:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.nodes import Node, finish, launch, output
+from tests.process.nodes import DEADLINE_SECONDS, Node, finish, launch, output
 from windlass.adapters.runtime import cgroups
 from windlass.adapters.runtime.cgroups import Cgroups, Limits
 from windlass.core.model.resources import Resources
@@ -24,7 +24,7 @@ V2 = ("cgroup.procs", "cgroup.subtree_control", "memory.max", "memory.swap.max",
 
 @pytest.mark.anyio
 async def test_without_cgroups_runs_go_unlimited_with_less_priority_and_the_machine_says_so(node: Node) -> None:
-    subprocess.run([sys.executable, "-c", WITHOUT, str(node.directory)], timeout=30, check=True)
+    subprocess.run([sys.executable, "-c", WITHOUT, str(node.directory)], timeout=DEADLINE_SECONDS, check=True)
     async with node.runtime() as runtime:
         assert (
             await runtime.machine()

@@ -86,7 +86,7 @@ async def test_an_endless_line_comes_in_parts(node: Node) -> None:
 
 async def test_removing_a_run_ends_its_followers(node: Node) -> None:
     async with node.runtime() as runtime:
-        await launch(runtime, "r-1", "sh", "-c", "echo one; exec sleep 60")
+        await launch(runtime, "r-1", "sh", "-c", "echo one; exec sleep 3600")
         seen: list[bytes] = []
         async with anyio.create_task_group() as tasks:
 

@@ -78,7 +78,7 @@ async def test_neither_executor_nor_shim_carries_the_servers_environment(
 ) -> None:
     monkeypatch.setenv("WINDLASS_TOKEN", "a secret of the server")
     async with node.runtime() as runtime:
-        run = await launch(runtime, "r-1", "sleep", "60")
+        run = await launch(runtime, "r-1", "sleep", "3600")
         for pid in (node.executor(), node.shim_of("r-1")):
             with open(f"/proc/{pid}/environ", "rb") as file:
                 assert b"secret" not in file.read()
@@ -216,7 +216,7 @@ async def test_a_waiting_call_ends_when_the_run_is_removed_before_its_start(node
 
 async def test_another_installations_runs_and_volumes_are_neither_seen_nor_touched(node: Node) -> None:
     async with node.runtime() as ours, node.runtime(installation="other") as theirs:
-        run = await launch(ours, "r-1", "sleep", "60")
+        run = await launch(ours, "r-1", "sleep", "3600")
         assert await theirs.observe_all() == ()
         assert await theirs.volumes() == ()
         assert (await theirs.observe(run)).phase is Phase.ABSENT
@@ -235,7 +235,7 @@ async def test_another_installations_runs_and_volumes_are_neither_seen_nor_touch
 
 async def test_remove_all_leaves_nothing_and_ends_the_executor(node: Node) -> None:
     async with node.runtime() as runtime:
-        await launch(runtime, "r-1", "sleep", "60")
+        await launch(runtime, "r-1", "sleep", "3600")
         await runtime.create(an_assignment("r-2", "true"))
         closed = node.volume / "closed"
         closed.mkdir()
@@ -269,7 +269,7 @@ async def test_limits_hold_and_running_out_of_memory_is_named(node: Node) -> Non
 
 async def test_all_it_keeps_is_closed_to_other_users(node: Node) -> None:
     async with node.runtime() as runtime:
-        await launch(runtime, "r-1", "sleep", "60")
+        await launch(runtime, "r-1", "sleep", "3600")
         paths = [node.directory, *node.directory.glob("*"), *node.directory.glob("runs/*/*"), node.volume]
         open_ones = [path for path in paths if stat.S_IMODE(path.stat().st_mode) & 0o077 and not path.is_socket()]
         assert open_ones == []

@@ -58,7 +58,7 @@ async def test_two_viewers_see_the_same_and_one_leaving_disturbs_nobody(node: No
 
 async def test_a_terminal_has_a_size_is_controlling_and_takes_an_interrupt(node: Node) -> None:
     async with node.runtime() as runtime:
-        await launch(runtime, "r-1", "sh", "-c", "read a; stty size; tty; exec sleep 60", wants_terminal=True)
+        await launch(runtime, "r-1", "sh", "-c", "read a; stty size; tty; exec sleep 3600", wants_terminal=True)
         async with runtime.attach(RunId("r-1")) as terminal:
             await terminal.resize(rows=33, columns=99)
             await terminal.send(b"\n")
@@ -82,7 +82,7 @@ async def test_a_run_without_a_terminal_is_listened_to(node: Node) -> None:
 
 async def test_a_slow_reader_of_much_output_gets_all_of_it(node: Node) -> None:
     async with node.runtime() as runtime:
-        await launch(runtime, "r-1", "sleep", "60")
+        await launch(runtime, "r-1", "sleep", "3600")
         size = 6 << 20
         async with runtime.execute(
             RunId("r-1"), ("head", "-c", str(size), "/dev/zero"), wants_terminal=False
@@ -96,7 +96,7 @@ async def test_a_slow_reader_of_much_output_gets_all_of_it(node: Node) -> None:
 async def test_much_input_comes_back_whole(node: Node) -> None:
     data = os.urandom(3 << 20)
     async with node.runtime() as runtime:
-        await launch(runtime, "r-1", "sleep", "60")
+        await launch(runtime, "r-1", "sleep", "3600")
         async with runtime.execute(RunId("r-1"), ("cat",), wants_terminal=False) as session:
             async with anyio.create_task_group() as tasks:
 
@@ -111,7 +111,7 @@ async def test_much_input_comes_back_whole(node: Node) -> None:
 
 async def test_exec_has_the_runs_environment_and_directory(node: Node) -> None:
     async with node.runtime() as runtime:
-        await launch(runtime, "r-1", "sleep", "60", env=(("COLOUR", "blue"),))
+        await launch(runtime, "r-1", "sleep", "3600", env=(("COLOUR", "blue"),))
         command = ("sh", "-c", "echo $COLOUR $WINDLASS_RUN; pwd")
         async with runtime.execute(RunId("r-1"), command, wants_terminal=False) as session:
             assert await everything_from(session) == f"blue r-1\n{node.volume}\n".encode()

@@ -14,6 +14,7 @@ import anyio
 import pytest
 
 from tests.process.nodes import (
+    DEADLINE_SECONDS,
     EXECUTOR,
     Node,
     an_assignment,
@@ -105,7 +106,7 @@ async def test_waiting_survives_the_executor_being_killed_again_and_again(node: 
 
 async def test_a_run_under_a_killed_shim_is_ended_and_written_off_with_all_it_started(node: Node) -> None:
     async with node.runtime() as runtime:
-        await launch(runtime, "r-1", "sh", "-c", "sleep 61 & setsid sleep 62 & exec sleep 63")
+        await launch(runtime, "r-1", "sh", "-c", "sleep 3601 & setsid sleep 3602 & exec sleep 3603")
         await eventually(lambda: len(marked("r-1")) == 3)
         os.kill(node.shim_of("r-1"), signal.SIGKILL)
         seen = await finish(runtime, "r-1")
@@ -119,7 +120,7 @@ async def test_a_run_under_a_killed_shim_is_ended_and_written_off_with_all_it_st
 
 async def test_shim_and_executor_killed_together_are_found_out_by_the_next_executor(node: Node) -> None:
     async with node.runtime() as runtime:
-        await launch(runtime, "r-1", "sh", "-c", "sleep 61 & setsid sleep 62 & exec sleep 63")
+        await launch(runtime, "r-1", "sh", "-c", "sleep 3601 & setsid sleep 3602 & exec sleep 3603")
         await eventually(lambda: len(marked("r-1")) == 3)
         shim, executor = node.shim_of("r-1"), node.executor()
         os.kill(executor, signal.SIGKILL)
@@ -218,7 +219,9 @@ async def test_one_directory_has_one_executor(node: Node) -> None:
         await runtime.machine()
         first = node.executor()
         for _ in range(3):
-            assert subprocess.run([*EXECUTOR, str(node.directory)], timeout=30, check=False).returncode == 0
+            assert (
+                subprocess.run([*EXECUTOR, str(node.directory)], timeout=DEADLINE_SECONDS, check=False).returncode == 0
+            )
         assert node.executor() == first
         assert (await runtime.observe_all()) == ()
 
@@ -246,7 +249,7 @@ async def test_an_executor_of_another_version_is_replaced_and_its_runs_adopted(
 
 async def test_stop_ends_every_run_and_the_executor(node: Node) -> None:
     async with node.runtime() as runtime:
-        await launch(runtime, "r-1", "sleep", "60")
+        await launch(runtime, "r-1", "sleep", "3600")
         await launch(runtime, "r-2", "true")
         await runtime.create(an_assignment("r-3", "true"))
         executor = node.executor()
@@ -259,7 +262,7 @@ async def test_stop_ends_every_run_and_the_executor(node: Node) -> None:
 
 async def test_stop_also_ends_the_runs_of_an_executor_that_was_killed(node: Node) -> None:
     async with node.runtime() as runtime:
-        await launch(runtime, "r-1", "sleep", "60")
+        await launch(runtime, "r-1", "sleep", "3600")
         os.kill(node.executor(), signal.SIGKILL)
     assert len(marked("r-1")) == 1
     assert node.stop() == 0
@@ -282,7 +285,7 @@ async def test_the_executor_is_small_and_holds_nothing_of_its_starter(node: Node
     reading, writing = os.pipe()
     os.set_inheritable(writing, True)
     try:
-        subprocess.run([*EXECUTOR, str(node.directory)], close_fds=False, timeout=30, check=True)
+        subprocess.run([*EXECUTOR, str(node.directory)], close_fds=False, timeout=DEADLINE_SECONDS, check=True)
     finally:
         os.close(writing)
     os.set_blocking(reading, False)
@@ -312,7 +315,14 @@ async def _serve_and_kill(node: Node, *command: str) -> int:
 IMPATIENT = """
 import sys
 from windlass.adapters.runtime.process import doors, executor
-doors._LOOK_SECONDS, doors._UNNEEDED_SECONDS_MAX = 0.05, 0.2
+
+class Impatient(doors.Doors):
+    def _look_around(self):
+        if self._peers:  # not before its first server came, however long that took
+            doors._UNNEEDED_SECONDS_MAX = 0.2
+        super()._look_around()
+
+doors._LOOK_SECONDS, executor.Doors = 0.05, Impatient
 sys.exit(executor.main(sys.argv[1:]))
 """
 
@@ -345,7 +355,7 @@ async def test_a_removed_socket_comes_back_and_a_removed_directory_ends_the_exec
 
 def _start_impatient(node: Node) -> None:
     command = [sys.executable, "-c", IMPATIENT, str(node.directory)]
-    assert subprocess.run(command, timeout=30, check=False).returncode == 0
+    assert subprocess.run(command, timeout=DEADLINE_SECONDS, check=False).returncode == 0
 
 
 async def test_a_hung_executor_is_said_to_be_unavailable_and_its_runs_go_on(
@@ -371,7 +381,7 @@ async def test_a_hung_executor_is_said_to_be_unavailable_and_its_runs_go_on(
 
 async def test_requests_cancelled_at_any_moment_do_not_disturb_the_others(node: Node) -> None:
     async with node.runtime() as runtime:
-        await launch(runtime, "r-1", "sleep", "60")
+        await launch(runtime, "r-1", "sleep", "3600")
         for delay in range(30):
             with anyio.move_on_after(delay / 10_000):
                 await runtime.observe_all()
