@@ -109,8 +109,10 @@ class Town:
         self._numbers = count()
         self._tenants = [TenantId(f"tenant-{at}") for at in range(size.tenants)]
         self._settle_down()
-        for _ in range(size.jobs):
-            self._submit()
+        for at in range(size.jobs):
+            self._submit(is_stuck=at % 10 < size.stuck)
+            if at % 10_000 == 0:
+                self._settle()
         self._running = deque(self._fill())
         self._settle()
 
@@ -149,17 +151,15 @@ class Town:
             node = Node(id=NodeId(f"node-{at:05}"), pool=PoolId("p"), capacity=capacity, gpu_ids=gpu_ids)
             self.world.load(Table.NODES, node.id, node)
 
-    def _submit(self) -> None:
+    def _submit(self, *, is_stuck: bool = False) -> None:
         """Each tenant has a few kinds of jobs."""
         number, at = next(self._numbers), self._chance.randrange(self._size.tenants)
-        specs = UNPLACEABLE if number % 10 < self._size.stuck else SPECS
+        specs = UNPLACEABLE if is_stuck else SPECS
         asked = Submission(
             spec=specs[(at + self._chance.randrange(2)) % 8], expected_ms=Millis(self._chance.randrange(1_000, 600_000))
         )
         job = JobId(f"01900000-0000-7000-8000-{number:012x}")
         submit(self.world, self._tenants[at], asked, job=job, now=self.now)
-        if number % 10_000 == 0:
-            self._settle()
 
     def _fill(self) -> list[Run]:
         """Every node, before anything is measured. Those with accelerators go on for ever."""
