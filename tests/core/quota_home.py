@@ -187,7 +187,7 @@ class QuotaHome:
                 counted.note_run(run, 1)
             for total in self.world.tables.totals.values():
                 if total.tenant == tenant:
-                    counted.note_total(total, 1)
+                    counted.note_total(None, total)
             assert _told(counted, self.now) == _told(self.world.tables.usage[tenant], self.now)
 
     def check_money(self) -> None:

@@ -51,7 +51,7 @@ def end(world: World, run: Run, now: Millis, *, state: RunState = RunState.EXITE
     known = world.tables.runs[run.id]
     ran = Millis(now - (known.started_at or now))
     observe(world, RunEnded(run=run.id, token=run.token, state=state, exit_code=code, ran_ms=ran), now=now)
-    ends = [entry.new.job for entry in world.journal._entries if isinstance(entry.new, JobOver)]
+    ends = [entry.new.job for entry in world.journal.entries if isinstance(entry.new, JobOver)]
     return ends[-1] if ends else None
 
 

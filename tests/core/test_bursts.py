@@ -57,7 +57,7 @@ def restarted(world: World) -> World:
     """As the store would have it."""
     fresh = World(epoch=world.epoch + 1)
     held: dict[tuple[Table, str], bytes] = {}
-    for entry in world.journal._entries:
+    for entry in world.journal.entries:
         if entry.new is None:
             held.pop((entry.table, entry.key), None)
         else:

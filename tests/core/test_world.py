@@ -42,7 +42,7 @@ def end(
 
 def last_word(world: World, job: JobId) -> Job:
     """What the history will hold."""
-    over = [entry.new for entry in world.journal._entries if entry.table is Table.OUTBOX and entry.key == job]
+    over = [entry.new for entry in world.journal.entries if entry.table is Table.OUTBOX and entry.key == job]
     assert isinstance(over[-1], JobOver)
     return over[-1].job
 
@@ -304,7 +304,7 @@ def test_a_deleted_live_job_is_cancelled_and_its_history_erased() -> None:
     observe(world, VolumeMade(volume=job.volume_id, node=run.node), now=NOW)
     requests.delete(world, LOCAL_TENANT, job.id, with_volume=True, now=NOW)
     observe(world, end(run, code=143, state=RunState.STOPPED), now=NOW)
-    newest = [entry.new for entry in world.journal._entries if entry.table is Table.OUTBOX and entry.key == job.id][-1]
+    newest = [entry.new for entry in world.journal.entries if entry.table is Table.OUTBOX and entry.key == job.id][-1]
     assert isinstance(newest, JobErased)
     assert world.tables.volumes[job.volume_id].state is VolumeState.DROPPING
     assert not world.tables.names
@@ -343,5 +343,5 @@ def test_a_run_that_ended_is_in_the_history_with_its_times() -> None:
     accept(world)
     (run,) = place(world, now=NOW)
     observe(world, end(run), now=Millis(NOW + 500))
-    (over,) = [entry.new.run for entry in world.journal._entries if isinstance(entry.new, RunOver)]
+    (over,) = [entry.new.run for entry in world.journal.entries if isinstance(entry.new, RunOver)]
     assert (over.state, over.ended_at, over.started_at, over.ran_ms) == (RunState.EXITED, NOW + 500, NOW + 450, 50)

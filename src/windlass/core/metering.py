@@ -35,6 +35,8 @@ def _cut(run: Run, span: Millis) -> tuple[Segment, ...]:
         return ()
     at, end = run.started_at, Millis(run.started_at + span)
     plain = rate(run.needs, run.prices)
+    if run.burst_until is None and end <= next_day(at):
+        return (Segment(start=at, span_ms=span, cost=Micros(plain * span // RATE_SCALE)),)
     dear = rate(run.needs, run.prices, factor=run.burst_factor)
     found: list[Segment] = []
     summed = charged = 0

@@ -28,7 +28,7 @@ class Reserve:
 
     def refuses(self, needs: Resources) -> bool:
         """A start within the quota. What would never fit beside the reserve may use it: else it could not run at all."""
-        if not self.would_refuse(needs):
+        if not self._bursting or not self.would_refuse(needs):
             return False
         self.is_shut = True
         return True

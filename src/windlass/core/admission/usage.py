@@ -4,17 +4,18 @@ Derived from the World's records alone (`world/tables.py` tells of each change):
 """
 
 from collections import Counter
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from windlass.core.model.calendar import Day, Month, day_of, day_start, month_first_day, month_of
+from windlass.core.model.calendar import DAY_MS, Day, Month, day_of, day_start, month_first_day, month_of
 from windlass.core.model.ids import Millis, NodeId
-from windlass.core.model.job import Job, JobState
+from windlass.core.model.job import PENDING, Job
 from windlass.core.model.money import RATE_SCALE, Micros, rate
 from windlass.core.model.resources import NOTHING, Resources
 from windlass.core.model.run import Intent, Run
 from windlass.core.model.spending import DayTotal
 
 K = TypeVar("K")
+_RUN: Final = Intent.RUN
 
 
 class Usage:
@@ -69,25 +70,46 @@ class Usage:
     def note_job(self, job: Job, sign: int) -> None:
         """A job that is not over; `sign` 1 when it comes, -1 when it goes."""
         self.jobs += sign
-        self.queued += sign * (job.state is JobState.PENDING)
+        self.queued += sign * (job.state is PENDING)
         needs = job.shape.needs
         self.asked = self.asked + needs if sign > 0 else self.asked - needs
         _count(self._accepted, month_of(day_of(job.created_at)), sign)
 
+    def note_change(self, old: Job, new: Job) -> None:
+        """Of a job that is not over: little of it ever changes."""
+        if old.shape is new.shape and old.created_at == new.created_at:
+            self.queued += (new.state is PENDING) - (old.state is PENDING)
+        else:
+            self.note_job(old, -1)
+            self.note_job(new, 1)
+
     def note_run(self, run: Run, sign: int) -> None:
         """A run that is not over."""
         self.runs += sign
-        self.unstopped += sign * (run.intent is Intent.RUN)
         self.resources = self.resources + run.needs if sign > 0 else self.resources - run.needs
         _count(self.nodes, run.node, sign)
+        self._note_progress(run, sign)
+
+    def note_progress(self, old: Run, new: Run) -> None:
+        """Of a run that is not over, and holds what it held where it was."""
+        self._note_progress(old, -1)
+        self._note_progress(new, 1)
+
+    def note_total(self, old: DayTotal | None, new: DayTotal | None) -> None:
+        """Of one day."""
+        known = new or old
+        if known is None:
+            return
+        month = month_of(known.day)
+        cost = (new.cost if new is not None else 0) - (old.cost if old is not None else 0)
+        _count(self._accepted, month, (new.jobs if new is not None else 0) - (old.jobs if old is not None else 0))
+        _count(self._day_cost, known.day, cost)
+        _count(self._month_cost, month, cost)
+
+    def _note_progress(self, run: Run, sign: int) -> None:
+        self.unstopped += sign * (run.intent is _RUN)
         if run.started_at is not None:
             self.live.note(run, sign)
-
-    def note_total(self, total: DayTotal, sign: int) -> None:
-        month = month_of(total.day)
-        _count(self._accepted, month, sign * total.jobs)
-        _count(self._day_cost, total.day, sign * total.cost)
-        _count(self._month_cost, month, sign * total.cost)
 
 
 class Accrual:
@@ -105,7 +127,7 @@ class Accrual:
     def note(self, run: Run, sign: int) -> None:
         assert run.started_at is not None
         plain = rate(run.needs, run.prices)
-        self._add((day_of(run.started_at), None), sign * plain, run.started_at)
+        self._add((Day(run.started_at // DAY_MS), None), sign * plain, run.started_at)
         if run.burst_until is not None and run.burst_until > run.started_at:
             dear = rate(run.needs, run.prices, factor=run.burst_factor) - plain
             self._add((day_of(run.started_at), run.burst_until), sign * dear, run.started_at)
@@ -132,7 +154,7 @@ class Accrual:
 
 
 def _count(counter: Counter[K], key: K, change: int) -> None:
-    left = counter[key] + change
+    left = counter.get(key, 0) + change
     if left:
         counter[key] = left
     else:

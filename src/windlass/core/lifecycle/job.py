@@ -19,6 +19,8 @@ class JobEvent(StrEnum):
     TIMED_OUT = "timed out"
     CANCELLED = "cancelled"
 
+    __hash__ = str.__hash__  # enum's own is a function in Python, called for every look into a table
+
 
 E = JobEvent
 

@@ -19,6 +19,8 @@ class RunEvent(StrEnum):
     REFUSED = "refused"
     PROVED_DEAD = "proved dead"
 
+    __hash__ = str.__hash__  # enum's own is a function in Python, called for every look into a table
+
 
 E = RunEvent
 

@@ -47,6 +47,7 @@ def next_month(at: Millis) -> Millis:
     return day_start(month_first_day(Month(month_of(day_of(at)) + 1)))
 
 
+@lru_cache(maxsize=1024)
 def show_day(day: Day) -> str:
     """`2026-11-15`"""
     return date.fromordinal(_EPOCH + day).isoformat()

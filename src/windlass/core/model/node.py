@@ -1,6 +1,7 @@
 """A machine with an agent on it, and the pool that counts it as a worker."""
 
 from enum import StrEnum
+from typing import Final
 
 from msgspec import Struct
 
@@ -15,6 +16,9 @@ class NodeState(StrEnum):
     CORDONED = "cordoned"
     DRAINING = "draining"
     REMOVED = "removed"
+
+
+_ACTIVE: Final = NodeState.ACTIVE
 
 
 class Node(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -32,4 +36,4 @@ class Node(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def takes_runs(self) -> bool:
-        return self.state is NodeState.ACTIVE
+        return self.state is _ACTIVE

@@ -19,6 +19,8 @@ class RunState(StrEnum):
     LOST = "LOST"
     REFUSED = "REFUSED"
 
+    __hash__ = str.__hash__  # enum's own is a function in Python, called for every look into a table
+
 
 ENDED = frozenset({RunState.EXITED, RunState.STOPPED, RunState.LOST, RunState.REFUSED})
 

@@ -36,7 +36,7 @@ class DayTotal(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def cost(self) -> int:
-        return sum(total.cost for total in self.pools.values())
+        return sum([total.cost for total in self.pools.values()])  # a list: there are few, and ends come often
 
 
 class Passed(Struct, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ class NodeClass:
     def __init__(self, node: Node) -> None:
         self.node = node
         self.members: set[NodeId] = set()
-        self._free = Sorted()
+        self.free = Sorted()
         """Those with a run slot left: free GPUs, cores, memory, and who."""
         self._capacity: Counter[Resources] = Counter()
 
@@ -39,31 +39,27 @@ class NodeClass:
         if not self._capacity[node.capacity]:
             del self._capacity[node.capacity]
 
-    def list(self, item: Item) -> None:
-        self._free.add(item)
-
-    def unlist(self, item: Item) -> None:
-        self._free.remove(item)
-
     def fits_ever(self, needs: Resources) -> bool:
         return any(needs.fits_in(capacity) for capacity in self._capacity)
 
-    def fitting(self, needs: Resources) -> Iterator[Item]:
-        """Those with room, the fullest first. Leaps over what has cores but no memory, or neither."""
-        free, gpus, cpu, memory = self._free, needs.gpus, needs.cpu_millis, needs.memory_bytes
-        item = free.at_least((gpus, cpu, memory))
+    def fullest_with(self, needs: Resources, *, besides: NodeId | None = None) -> Item | None:
+        """Of those with room for `needs`, the fullest. Leaps over what has cores but no memory, or neither."""
+        free, cpu, memory = self.free, needs.cpu_millis, needs.memory_bytes
+        item = free.at_least((needs.gpus, cpu, memory))
         while item is not None:
             if item[1] < cpu:
                 item = free.at_least((item[0], cpu, memory))
             elif item[2] < memory:
                 item = free.at_least((item[0], item[1], memory))
-            else:
-                yield item
+            elif item[3] == besides:
                 item = free.at_least((*item, ""))  # the next one
+            else:
+                return item
+        return None
 
     def refusals(self, needs: Resources) -> Counter[str]:
         """What rules its nodes out when none fits: each is counted by the first thing it lacks."""
-        free, cpu = self._free, needs.cpu_millis
+        free, cpu = self.free, needs.cpu_millis
         counts: Counter[str] = Counter()
         counts["run slots used"] = len(self.members) - len(free)
         counts["gpu in use"] = free.below((needs.gpus,))
@@ -76,7 +72,7 @@ class NodeClass:
         return counts
 
     def emptiest(self) -> Iterator[Item]:
-        return self._free.descending()
+        return self.free.descending()
 
 
 def mismatch(shape: Shape, node: Node, closed: Collection[PoolId]) -> tuple[str, ...]:

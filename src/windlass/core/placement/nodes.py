@@ -42,10 +42,11 @@ class Waiting(Struct, frozen=True, kw_only=True):
 class Slot:
     """One node's ledger of what is held on it."""
 
-    __slots__ = ("free", "free_gpus", "held", "listed", "node", "version")
+    __slots__ = ("free", "free_gpus", "held", "kind", "listed", "node", "version")
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, kind: NodeClass) -> None:
         self.node = node
+        self.kind = kind
         self.free = node.capacity
         self.free_gpus = sorted(node.gpu_ids)
         self.held: dict[RunId, Run] = {}
@@ -97,15 +98,16 @@ class Nodes:
     def set(self, node: Node, held: list[Run]) -> None:
         """A node joined or changed; `held` are its runs that are not over."""
         self.remove(node.id)
-        slot = self._slots[node.id] = Slot(node)
+        key = class_of(node)
+        kind = self._classes.get(key)
+        if kind is None:
+            kind = self._classes[key] = NodeClass(node)
+        kind.join(node)
+        slot = self._slots[node.id] = Slot(node, kind)
         for run in held:
             slot.hold(run)
         self.capacity = self.capacity + node.capacity
-        key = class_of(node)
-        if key not in self._classes:
-            self._classes[key] = NodeClass(node)
-        self._classes[key].join(node)
-        self._list(slot)
+        _list(slot)
 
     def remove(self, node: NodeId) -> None:
         self._forget_answers()
@@ -113,9 +115,9 @@ class Nodes:
         if slot is None:
             return
         self.capacity = self.capacity - slot.node.capacity
-        kind = self._classes[class_of(slot.node)]
+        kind = slot.kind
         if slot.listed is not None:
-            kind.unlist(slot.listed)
+            kind.free.remove(slot.listed)
         kind.leave(slot.node)
         if not len(kind):
             del self._classes[class_of(slot.node)]
@@ -133,13 +135,20 @@ class Nodes:
         slot = self._slots.get(run.node)
         if slot is not None:
             slot.hold(run)
-            self._list(slot)
+            _list(slot)
+
+    def renew(self, run: Run) -> None:
+        """One that is held has changed, but not in what it holds."""
+        slot = self._slots.get(run.node)
+        if slot is not None:
+            slot.version += 1
+            slot.held[run.id] = run
 
     def release(self, run: Run) -> None:
         slot = self._slots.get(run.node)
         if slot is not None:
             slot.release(run)
-            self._list(slot)
+            _list(slot)
 
     def pools(self) -> frozenset[PoolId]:
         """Those with nodes, or that could grow some."""
@@ -159,8 +168,7 @@ class Nodes:
             return self._pick_among(shape, self._slots if among is None else among, besides)
         best: tuple[bool, Item] | None = None
         for kind in self._classes_for(shape):
-            fitting = (item for item in kind.fitting(shape.needs) if item[3] != besides)
-            found = next(fitting, None)
+            found = kind.fullest_with(shape.needs, besides=besides)
             if found is not None:
                 offer = kind.node.pool in self._growing, found
                 best = offer if best is None or offer < best else best
@@ -235,7 +243,8 @@ class Nodes:
         return self._spot(best, shape)
 
     def _spot(self, slot: Slot, shape: Shape) -> Spot:
-        return Spot(node=slot.node.id, gpu_ids=tuple(slot.free_gpus[: shape.needs.gpus]))
+        gpus = shape.needs.gpus
+        return Spot(node=slot.node.id, gpu_ids=tuple(slot.free_gpus[:gpus]) if gpus else ())
 
     def _classes_for(self, shape: Shape) -> tuple[NodeClass, ...]:
         found = self._matching.get(shape)
@@ -278,18 +287,6 @@ class Nodes:
         self._lacking.clear()
         self._matching.clear()
 
-    def _list(self, slot: Slot) -> None:
-        """As its class should have it."""
-        listed = _roominess(slot) if len(slot.held) < slot.node.runs_max else None
-        if listed == slot.listed:
-            return
-        kind = self._classes[class_of(slot.node)]
-        if slot.listed is not None:
-            kind.unlist(slot.listed)
-        if listed is not None:
-            kind.list(listed)
-        slot.listed = listed
-
 
 def _shortage(shape: Shape, node: Node) -> tuple[int, int, int, int]:
     """Kinds that are short, then how much of each."""
@@ -300,6 +297,19 @@ def _shortage(shape: Shape, node: Node) -> tuple[int, int, int, int]:
         max(0, needs.cpu_millis - has.cpu_millis),
         max(0, needs.memory_bytes - has.memory_bytes),
     )
+
+
+def _list(slot: Slot) -> None:
+    """As its class should have it."""
+    listed = _roominess(slot) if len(slot.held) < slot.node.runs_max else None
+    if listed == slot.listed:
+        return
+    free = slot.kind.free
+    if slot.listed is not None:
+        free.remove(slot.listed)
+    if listed is not None:
+        free.add(listed)
+    slot.listed = listed
 
 
 def _roominess(slot: Slot) -> tuple[int, int, int, str]:

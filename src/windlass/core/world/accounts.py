@@ -1,13 +1,17 @@
 """Fairness is charged here: a tenant's account moves with the placing of a run, and again with its end, in the same decision."""
 
+from typing import Final
+
 from msgspec.structs import replace
 
 from windlass.core.fairness.ledger import Virtual, Work, charge, true_up, work_of
 from windlass.core.model.ids import Millis, TenantId
 from windlass.core.model.job import Job
 from windlass.core.model.run import Run
-from windlass.core.world.records import Table
+from windlass.core.world.records import ACCOUNTS
 from windlass.core.world.world import Queueing, World
+
+_FIRST_COME: Final = Queueing.FIRST_COME
 
 
 def expected_work(world: World, job: Job) -> Work:
@@ -22,7 +26,7 @@ def charge_run(world: World, run: Run, now: Millis, *, early: Virtual) -> None:
     tables = world.tables
     if not tables.is_trial:
         tables.standings.serve(run.tenant, run.charged, now)
-    if world.policy.queueing is Queueing.FIRST_COME:
+    if world.policy.queueing is _FIRST_COME:
         _count(world, run.tenant, run.charged)
         return
     account = charge(
@@ -33,7 +37,7 @@ def charge_run(world: World, run: Run, now: Millis, *, early: Virtual) -> None:
         is_last=not tables.queue.waits(run.tenant),
         early=early,
     )
-    world.put(Table.ACCOUNTS, run.tenant, account)
+    world.put(ACCOUNTS, run.tenant, account)
 
 
 def settle_run(world: World, job: Job, run: Run, now: Millis) -> None:
@@ -46,7 +50,7 @@ def settle_run(world: World, job: Job, run: Run, now: Millis) -> None:
         return
     if not tables.is_trial:
         tables.standings.correct(run.tenant, used - run.charged, now, charged_at=run.assigned_at)
-    if world.policy.queueing is Queueing.FIRST_COME:
+    if world.policy.queueing is _FIRST_COME:
         _count(world, run.tenant, used - run.charged)
         return
     account = true_up(
@@ -57,17 +61,13 @@ def settle_run(world: World, job: Job, run: Run, now: Millis) -> None:
         run.charged_weight,
         is_waiting=tables.queue.waits(run.tenant) > 0,
     )
-    world.put(Table.ACCOUNTS, run.tenant, account)
-
-
-def weight_of(world: World, tenant: TenantId) -> int:
-    return world.tables.weight_of(tenant)
+    world.put(ACCOUNTS, run.tenant, account)
 
 
 def _count(world: World, tenant: TenantId, work: int) -> None:
     """Without a queue that goes by accounts, they still say who was given what."""
     account = world.tables.ledger.account(tenant)
-    world.put(Table.ACCOUNTS, tenant, replace(account, work=account.work + work))
+    world.put(ACCOUNTS, tenant, replace(account, work=account.work + work))
 
 
 def _held(run: Run, now: Millis) -> Millis:

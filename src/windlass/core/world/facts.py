@@ -16,7 +16,7 @@ from windlass.core.model.spending import Segment
 from windlass.core.model.volume import VolumeState, doomed_on
 from windlass.core.world.accounts import settle_run
 from windlass.core.world.finish import finish
-from windlass.core.world.records import RunOver, Table
+from windlass.core.world.records import JOBS, OUTBOX, RUNS, VOLUMES, RunOver
 from windlass.core.world.spending import bill_run, why_stopped
 from windlass.core.world.world import World, with_state
 
@@ -41,7 +41,7 @@ def observe(world: World, fact: Fact, *, now: Millis) -> int:
             case VolumeMade():
                 volume = world.tables.volumes.get(fact.volume)
                 if volume is not None and volume.state is VolumeState.WAITING and volume.node == fact.node:
-                    world.put(Table.VOLUMES, volume.id, replace(volume, state=VolumeState.PRESENT, since=now))
+                    world.put(VOLUMES, volume.id, replace(volume, state=VolumeState.PRESENT, since=now))
             case VolumeGone():
                 _volume_gone(world, fact)
     return world.number
@@ -58,9 +58,9 @@ def _volume_gone(world: World, fact: VolumeGone) -> None:
         left_on=tuple(node for node in volume.left_on if node != fact.node),
     )
     if left.state is VolumeState.DROPPING and not doomed_on(left):
-        world.drop(Table.VOLUMES, volume.id)
+        world.drop(VOLUMES, volume.id)
     else:
-        world.put(Table.VOLUMES, volume.id, left)
+        world.put(VOLUMES, volume.id, left)
 
 
 def _progressed(world: World, fact: RunProgressed, now: Millis) -> None:
@@ -69,10 +69,10 @@ def _progressed(world: World, fact: RunProgressed, now: Millis) -> None:
         return
     state = run_lifecycle.follow(run, RunEvent.PREPARING)
     since = run.since if state is run.state else now
-    world.put(Table.RUNS, run.id, replace(run, state=state, progress=fact.progress, since=since))
+    world.put(RUNS, run.id, replace(run, state=state, progress=fact.progress, since=since))
     job = world.tables.jobs[run.job]
     if job.state is JobState.SCHEDULED:
-        world.put(Table.JOBS, job.id, with_state(job, now=now, state=job_lifecycle.follow(job, JobEvent.TAKEN_UP)))
+        world.put(JOBS, job.id, with_state(job, job_lifecycle.follow(job, JobEvent.TAKEN_UP), now=now))
 
 
 def _started(world: World, fact: RunStarted, now: Millis) -> None:
@@ -84,12 +84,12 @@ def _started(world: World, fact: RunStarted, now: Millis) -> None:
     ends_at = Millis(run.ends_at + now - run.assigned_at) if run.ends_at is not None else None
     over_at = ends_at if run.started_at is None else run.ends_at
     started = replace(run, state=state, started_at=started_at, ends_at=over_at, progress="", since=now)
-    world.put(Table.RUNS, run.id, started)
+    world.put(RUNS, run.id, started)
     job = world.tables.jobs[run.job]
     if job.state is not JobState.RUNNING:
         first = job.started_at if job.started_at is not None else now
         state_now = job_lifecycle.follow(job, JobEvent.STARTED)
-        world.put(Table.JOBS, job.id, with_state(job, now=now, state=state_now, started_at=first))
+        world.put(JOBS, job.id, with_state(job, state_now, now=now, started_at=first))
 
 
 def _ended(world: World, fact: RunEnded, now: Millis) -> None:
@@ -114,22 +114,23 @@ def _ended(world: World, fact: RunEnded, now: Millis) -> None:
     parts = segments(over)
     job = replace(job, cost=Micros(job.cost + total(parts)))
     _lay_to_rest(world, job, over, parts, now)
-    _conclude(world, job, over, fact, now)
+    is_finished = _conclude(world, job, over, fact, now)
     settle_run(world, job, over, now)
-    bill_run(world, over, parts, now)
+    bill_run(world, over, parts, now, finished=job if is_finished else None)
 
 
 def _lay_to_rest(world: World, job: Job, run: Run, parts: tuple[Segment, ...], now: Millis) -> None:
     """Into the history at once; its container is kept for the run TTL if it has one, else the node drops it now."""
-    world.put(Table.OUTBOX, run.id, RunOver(run=run, segments=parts))
+    world.put(OUTBOX, run.id, RunOver(run=run, segments=parts))
     if job.run_ttl_ms > 0 and run.state is not RunState.LOST:
         kept = replace(run, intent=Intent.KEEP, keep_until=Millis(now + job.run_ttl_ms))
-        world.put(Table.RUNS, run.id, kept)
+        world.put(RUNS, run.id, kept)
     else:
-        world.drop(Table.RUNS, run.id)
+        world.drop(RUNS, run.id)
 
 
-def _conclude(world: World, job: Job, run: Run, fact: RunEnded, now: Millis) -> None:
+def _conclude(world: World, job: Job, run: Run, fact: RunEnded, now: Millis) -> bool:
+    """False: it is tried again."""
     if job.is_cancelled:
         finish(world, job, JobEvent.CANCELLED, run=run, now=now, reason="Cancelled", message="cancelled on request")
     elif run.reason == "DeadlineExceeded":
@@ -141,8 +142,10 @@ def _conclude(world: World, job: Job, run: Run, fact: RunEnded, now: Millis) -> 
         finish(world, job, JobEvent.FAILED, run=run, now=now, reason=reason, message=message)
     elif fact.is_retriable and job.attempt <= job.retries:
         _retry(world, job, run, now)
+        return False
     else:
         finish(world, job, JobEvent.FAILED, run=run, now=now)
+    return True
 
 
 def _retry(world: World, job: Job, run: Run, now: Millis) -> None:
@@ -150,11 +153,11 @@ def _retry(world: World, job: Job, run: Run, now: Millis) -> None:
     backoff = min(policy.retry_backoff_ms << min(job.attempt - 1, 20), policy.retry_backoff_max_ms)
     again = with_state(
         job,
+        job_lifecycle.follow(job, JobEvent.RETRIED),
         now=now,
-        state=job_lifecycle.follow(job, JobEvent.RETRIED),
         node=None,
         not_before=Millis(now + backoff),
         reason=run.reason,
         message=f"attempt {job.attempt} of {job.retries + 1} ended: {run.reason}; trying again",
     )
-    world.put(Table.JOBS, job.id, again)
+    world.put(JOBS, job.id, again)

@@ -1,5 +1,7 @@
 """How a job ends: its last record goes to the history, its name and volume begin to age, nothing of it stays in the World."""
 
+from typing import Final
+
 from msgspec.structs import replace
 
 from windlass.core.lifecycle import job as job_lifecycle
@@ -8,10 +10,12 @@ from windlass.core.model.ids import JobId, Millis, TenantId, VolumeId
 from windlass.core.model.job import Job
 from windlass.core.model.run import Run
 from windlass.core.model.volume import Volume, VolumeState
-from windlass.core.world.records import Hook, JobErased, JobOver, Table
+from windlass.core.world.records import JOBS, OUTBOX, SPECS, VOLUMES, Hook, JobErased, JobOver, Table
 from windlass.core.world.spending import count_job
 from windlass.core.world.submit import name_id
 from windlass.core.world.world import World, with_state
+
+_DROPPING: Final = VolumeState.DROPPING
 
 
 def finish(
@@ -24,21 +28,22 @@ def finish(
     reason: str = "",
     message: str = "",
 ) -> None:
-    """Part of a decision: the caller holds its number."""
+    """Part of a decision: the caller holds its number. With `run`, its last one, whoever bills that counts the job as well."""
     over = with_state(
         job,
+        job_lifecycle.follow(job, event),
         now=now,
-        state=job_lifecycle.follow(job, event),
         finished_at=now,
         started_at=run.started_at if run is not None and job.started_at is None else job.started_at,
         exit_code=run.exit_code if run is not None else None,
         reason=reason or (run.reason if run is not None else ""),
         message=message or (run.message if run is not None else ""),
     )
-    world.put(Table.OUTBOX, job.id, JobOver(job=over))
-    world.drop(Table.JOBS, job.id)
-    world.drop(Table.SPECS, job.id)
-    count_job(world, over)
+    world.put(OUTBOX, job.id, JobOver(job=over))
+    world.drop(JOBS, job.id)
+    world.drop(SPECS, job.id)
+    if run is None:
+        count_job(world, over)
     if over.webhook:
         world.put(Table.HOOKS, job.id, Hook(job=job.id, url=over.webhook, not_before=now))
     _age_volume(world, over, now)
@@ -75,5 +80,5 @@ def doom(world: World, volume: Volume, now: Millis) -> None:
 
 def _age_volume(world: World, job: Job, now: Millis) -> None:
     volume = world.tables.volumes.get(job.volume_id)
-    if volume is not None and volume.state is not VolumeState.DROPPING:
-        world.put(Table.VOLUMES, volume.id, replace(volume, expires_at=Millis(now + job.volume_ttl_ms)))
+    if volume is not None and volume.state is not _DROPPING:
+        world.put(VOLUMES, volume.id, replace(volume, expires_at=Millis(now + job.volume_ttl_ms)))

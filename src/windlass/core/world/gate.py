@@ -41,24 +41,27 @@ BEYOND = Start(is_over=True)
 
 
 def may_start(world: World, job: Job, now: Millis) -> Start | Hold:
-    tenant = world.tables.tenants.get(job.tenant)
+    tables = world.tables
+    tenant = tables.tenants.get(job.tenant)
     if tenant is None:
         return WITHIN  # its tenant was known when it was accepted: what was accepted is run
-    usage, quota = world.tables.usage[job.tenant], tenant.quota
+    usage, quota = tables.usage[job.tenant], tenant.quota
     spent = money_spent(tenant, usage, now)
     if spent is not None:
         return Hold(((sentence(spent[0]), 0),), spent[1])
-    if fits(quota, job.shape.needs, held=usage.resources, jobs=usage.runs):
-        return RESERVED if world.tables.reserve.refuses(job.shape.needs) else WITHIN
+    needs = job.shape.needs
+    if fits(quota, needs, held=usage.resources, jobs=usage.runs):
+        return RESERVED if tables.reserve.refuses(needs) else WITHIN
     return _beyond(world, tenant, usage, job, now)
 
 
 def nodes_allowed(world: World, tenant: TenantId) -> frozenset[NodeId] | None:
     """A tenant that is on as many nodes as it may is placed on these only; None: on any."""
-    owner, usage = world.tables.tenants.get(tenant), world.tables.usage[tenant]
-    if owner is None or owner.quota.workers is None or len(usage.nodes) < owner.quota.workers:
+    owner = world.tables.tenants.get(tenant)
+    if owner is None or owner.quota.workers is None:
         return None
-    return frozenset(usage.nodes)
+    nodes = world.tables.usage[tenant].nodes
+    return frozenset(nodes) if len(nodes) >= owner.quota.workers else None
 
 
 def session_of(world: World, tenant: TenantId, now: Millis) -> BurstSession | None:

@@ -14,11 +14,11 @@ from windlass.core.model.tenant import SHARE
 from windlass.core.model.volume import Volume, VolumeState, volume_name
 from windlass.core.placement.nodes import Spot, Waiting
 from windlass.core.placement.reservation import known_end
-from windlass.core.world.accounts import charge_run, expected_work, weight_of
+from windlass.core.world.accounts import charge_run, expected_work
 from windlass.core.world.backfill import Yields, find_spot, has_lapsed, review_promise
 from windlass.core.world.bursts import join_burst
 from windlass.core.world.gate import WORKERS_USED, Hold, Start, may_start, nodes_allowed
-from windlass.core.world.records import Table
+from windlass.core.world.records import JOBS, RUNS, VOLUMES
 from windlass.core.world.timers import Due
 from windlass.core.world.workers import count_use
 from windlass.core.world.world import World, with_state
@@ -50,18 +50,19 @@ def place(world: World, *, now: Millis, limit: int = 256) -> list[Run]:
         if isinstance(start, Hold):
             (tables.hold_for_room if start.is_for_room else tables.hold)(job.tenant, start.reasons, start.until)
             continue
-        nodes = nodes_allowed(world, job.tenant)
-        match find_spot(world, lane, job, now):
-            case Waiting() as waiting:
-                is_hopeless = bool(tables.places.could_ever_fit(lane.shape))
-                tables.queue.park(lane.band, waiting.reasons, scarce=waiting.scarce, is_hopeless=is_hopeless)
-            case Yields(reasons=reasons):
-                tables.queue.park(lane.band, reasons, yields=True)
-            case Spot() as spot if nodes is None or spot.node in nodes:
+        spot = find_spot(world, lane, job, now)
+        if isinstance(spot, Spot):
+            nodes = nodes_allowed(world, job.tenant)
+            if nodes is None or spot.node in nodes:
                 placed.append(_assign(world, lane, job, spot, start, now))
-            case Spot() if nodes is not None:
+            else:
                 run = _assign_among(world, lane, job, nodes, start, now)
                 placed += [run] if run is not None else []
+        elif isinstance(spot, Waiting):
+            is_hopeless = bool(tables.places.could_ever_fit(lane.shape))
+            tables.queue.park(lane.band, spot.reasons, scarce=spot.scarce, is_hopeless=is_hopeless)
+        elif isinstance(spot, Yields):
+            tables.queue.park(lane.band, spot.reasons, yields=True)
     return placed
 
 
@@ -69,7 +70,7 @@ def _readmit(world: World, job: Job, now: Millis) -> None:
     """Who may use which pool has changed since it was queued: its turn comes again, as the shape it has now."""
     admitted = world.tables.fleet.admitted.get(job.tenant, ())
     with world.decision(now):
-        world.put(Table.JOBS, job.id, replace(job, shape=replace(job.shape, admitted=admitted)))
+        world.put(JOBS, job.id, replace(job, shape=replace(job.shape, admitted=admitted)))
 
 
 def _assign_among(
@@ -124,7 +125,7 @@ def _assign(world: World, lane: Lane, job: Job, spot: Spot, start: Start, now: M
             assigned_at=now,
             ends_at=known_end(job, now),
             charged=expected_work(world, job),
-            charged_weight=weight_of(world, job.tenant),
+            charged_weight=tenant.weight if tenant is not None else SHARE,
             pool=pool,
             prices=tables.prices.book(tenant.tier if tenant is not None else "", pool),
             burst=session.id if session is not None else "",
@@ -132,8 +133,8 @@ def _assign(world: World, lane: Lane, job: Job, spot: Spot, start: Start, now: M
             burst_factor=session.price_factor if session is not None else SHARE,
         )
         state = job_lifecycle.follow(job, JobEvent.PLACED)
-        world.put(Table.RUNS, run.id, run)
-        world.put(Table.JOBS, job.id, with_state(job, now=now, state=state, attempt=attempt, node=spot.node))
+        world.put(RUNS, run.id, run)
+        world.put(JOBS, job.id, with_state(job, state, now=now, attempt=attempt, node=spot.node))
         charge_run(world, run, now, early=early)
         count_use(world, spot.node, now)
         _settle_volume(world, job, tables.fleet.home_of(spot.node), now)
@@ -142,11 +143,15 @@ def _assign(world: World, lane: Lane, job: Job, spot: Spot, start: Start, now: M
 
 def _settle_volume(world: World, job: Job, node: NodeId, now: Millis) -> None:
     """The job's volume lies on the node of its newest run; inputs are staged again when that node is another."""
-    known = world.tables.volumes.get(job.volume_id)
+    volume = job.volume_id
+    known = world.tables.volumes.get(volume)
     if known is None:
-        known = Volume(id=job.volume_id, tenant=job.tenant, name=volume_name(job.name), job=job.id, since=now)
+        name = volume_name(job.name)
+        made = Volume(id=volume, tenant=job.tenant, name=name, job=job.id, node=node, since=now)
+        world.put(VOLUMES, volume, made)
+        return
     if known.node == node:
         return
     left = {*known.left_on, *((known.node,) if known.node is not None else ())} - {node}
     moved = replace(known, node=node, left_on=tuple(sorted(left)), state=VolumeState.WAITING)
-    world.put(Table.VOLUMES, known.id, moved)
+    world.put(VOLUMES, known.id, moved)

@@ -1,6 +1,7 @@
 """Money in the World: a run's cost at its end, the totals of its days, budgets that warn and stop, a job's own maximum."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -13,36 +14,34 @@ from windlass.core.model.run import Intent, Run
 from windlass.core.model.spending import BudgetMark, DayTotal, PoolTotal, Segment, total_id
 from windlass.core.model.tenant import SHARE, Budget
 from windlass.core.world.bursts import bill_burst
-from windlass.core.world.records import Table
+from windlass.core.world.records import TOTALS, Table
 from windlass.core.world.world import World
 
 COST_EXCEEDED = "CostExceeded"
 BUDGET_EXCEEDED = "BudgetExceeded"
+_NOTHING: Final = PoolTotal()
 
 
-def bill_run(world: World, run: Run, parts: Sequence[Segment], now: Millis) -> None:
-    """Part of the decision that accepts its end: onto the totals of its days, once."""
-    by_day: dict[Day, list[Segment]] = {}
+def bill_run(world: World, run: Run, parts: Sequence[Segment], now: Millis, *, finished: Job | None) -> None:
+    """Part of the decision that accepts its end: onto the totals of its days, once. `finished`: its job, over as well."""
+    counted = day_of(finished.created_at) if finished is not None else None
+    by_day: dict[Day, list[Segment]] = {counted: []} if counted is not None else {}
     for part in parts:
         by_day.setdefault(part.day, []).append(part)
     for day, those in by_day.items():
         known = _total(world, run.tenant, day)
-        pool = known.pools.get(run.pool, PoolTotal())
-        grown = PoolTotal(
-            cost=Micros(pool.cost + sum(part.cost for part in those)),
-            burst_cost=Micros(pool.burst_cost + sum(part.cost for part in those if part.is_burst)),
-            span_ms=Millis(pool.span_ms + sum(part.span_ms for part in those)),
-        )
-        world.put(Table.TOTALS, total_id(run.tenant, day), replace(known, pools={**known.pools, run.pool: grown}))
+        pools = {**known.pools, run.pool: _with(known.pools.get(run.pool, _NOTHING), those)} if those else known.pools
+        grown = DayTotal(tenant=known.tenant, day=day, jobs=known.jobs + (day == counted), pools=pools)
+        world.put(TOTALS, total_id(run.tenant, day), grown)
     if run.burst:
         bill_burst(world, run, parts)
     check_budget(world, run.tenant, now)
 
 
 def count_job(world: World, job: Job) -> None:
-    """Part of the decision that ends it: the month it was accepted in keeps count of it."""
+    """Part of the decision that ends it without a run: the month it was accepted in keeps count of it."""
     known = _total(world, job.tenant, day_of(job.created_at))
-    world.put(Table.TOTALS, total_id(job.tenant, known.day), replace(known, jobs=known.jobs + 1))
+    world.put(TOTALS, total_id(job.tenant, known.day), replace(known, jobs=known.jobs + 1))
 
 
 def check_budget(world: World, tenant: TenantId, now: Millis) -> None:
@@ -91,6 +90,15 @@ def _stop_all(world: World, tenant: TenantId) -> None:
 
 def _is_spent(world: World, tenant: TenantId, budget: Budget, now: Millis) -> bool:
     return world.tables.usage[tenant].spent_in(month_of(day_of(now)), now) >= budget.per_month
+
+
+def _with(total: PoolTotal, parts: Sequence[Segment]) -> PoolTotal:
+    cost, burst_cost, span = total.cost, total.burst_cost, total.span_ms
+    for part in parts:
+        cost, span = Micros(cost + part.cost), Millis(span + part.span_ms)
+        if part.is_burst:
+            burst_cost = Micros(burst_cost + part.cost)
+    return PoolTotal(cost=cost, burst_cost=burst_cost, span_ms=span)
 
 
 def _total(world: World, tenant: TenantId, day: Day) -> DayTotal:

@@ -16,7 +16,7 @@ from windlass.core.model.submission import Idempotency, Submission
 from windlass.core.model.tenant import SHARE, Tenant
 from windlass.core.model.volume import Volume, VolumeState, volume_name
 from windlass.core.world.gate import session_of
-from windlass.core.world.records import Answer, Key, Name, Table
+from windlass.core.world.records import JOBS, SPECS, VOLUMES, Answer, Key, Name, Table
 from windlass.core.world.secrets import check_references, secret_names
 from windlass.core.world.world import World
 
@@ -41,8 +41,8 @@ def submit(
         check_quota(world, accepted, now)
         _hold_name(world, accepted)
         accepted, spec = _adopt_volume(world, accepted, submission.spec)
-        world.put(Table.JOBS, job, accepted)
-        world.put(Table.SPECS, job, spec)
+        world.put(JOBS, job, accepted)
+        world.put(SPECS, job, spec)
         if idempotency is not None:
             _remember(world, tenant, idempotency, accepted, spec, now, render)
     return accepted, spec
@@ -156,7 +156,7 @@ def _adopt_volume(world: World, job: Job, spec: JobSpec) -> tuple[Job, JobSpec]:
     if volume is None:
         return job, spec
     adopted = replace(volume, job=job.id, expires_at=None)
-    world.put(Table.VOLUMES, volume.id, adopted)
+    world.put(VOLUMES, volume.id, adopted)
     return replace(job, volume=volume.id), replace(spec, inputs=(*volume.inputs, *spec.inputs))
 
 

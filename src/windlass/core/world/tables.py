@@ -108,7 +108,7 @@ class Tables:
         self.held_until: dict[TenantId, Millis] = {}
         """Tenants with a timer that lets them try again."""
         self.seq = 0
-        self._replacing: Final[dict[Table, Callable[[Any, Any], Record | None]]] = {
+        self.replacing: Final[dict[Table, Callable[[Any, Any], Record | None]]] = {
             Table.JOBS: self._replace_job,
             Table.RUNS: self._replace_run,
             Table.POOLS: self.fleet.replace_pool,
@@ -138,7 +138,7 @@ class Tables:
 
     def replace(self, table: Table, key: str, new: Record | None) -> Record | None:
         """Put `new` in the place of the record under `key` (None removes it); answers what was there."""
-        replacing = self._replacing.get(table)
+        replacing = self.replacing.get(table)
         return replacing(key, new) if replacing is not None else None
 
     def hold(self, tenant: TenantId, reasons: Reasons, until: Millis | None) -> None:
@@ -182,12 +182,11 @@ class Tables:
     def _replace_total(self, key: str, new: DayTotal | None) -> DayTotal | None:
         old = _swap(self.totals, key, new)
         if old is not None:
-            self.usage[old.tenant].note_total(old, -1)
+            self.usage[old.tenant].note_total(old, new)
             self.queue.let_go(old.tenant)
-        if new is not None:
-            self.usage[new.tenant].note_total(new, 1)
-            if old is None:
-                self.timers.add(Millis(day_start(new.day) + MONEY_KEPT_MS), Due.TOTAL, key)
+        elif new is not None:
+            self.usage[new.tenant].note_total(old, new)
+            self.timers.add(Millis(day_start(new.day) + MONEY_KEPT_MS), Due.TOTAL, key)
         return old
 
     def _replace_burst(self, key: str, new: BurstSession | None) -> BurstSession | None:
@@ -239,15 +238,21 @@ class Tables:
         if old is not None:
             if old.is_waiting:
                 self.dequeue(old)
-            self.usage[old.tenant].note_job(old, -1)
+            if new is not None:
+                self.usage[old.tenant].note_change(old, new)
+            else:
+                self.usage[old.tenant].note_job(old, -1)
             if old.secrets:
                 self.vault.note_job(old, is_there=False)
         if new is not None:
-            self.seq = max(self.seq, new.seq)
-            self.usage[new.tenant].note_job(new, 1)
+            if new.seq > self.seq:
+                self.seq = new.seq
+            if old is None:
+                self.usage[new.tenant].note_job(new, 1)
             if new.secrets:
                 self.vault.note_job(new, is_there=True)
-            self.watch_cost(new)
+            if new.cost_max is not None:
+                self.watch_cost(new)
             if new.is_waiting:
                 self.enqueue(new)
         return old
@@ -308,10 +313,16 @@ class Tables:
 
     def _replace_run(self, key: RunId, new: Run | None) -> Run | None:
         old = _swap(self.runs, key, new)
-        if old is not None:
-            self._forget_run(old)
+        if old is not None and new is not None and _holds_the_same(old, new):
+            self.usage[new.tenant].note_progress(old, new)
+            self.places.renew(new)
+        else:
+            if old is not None:
+                self._forget_run(old)
+            if new is not None:
+                self._note_run(new)
         if new is not None:
-            self._note_run(new)
+            self._watch_run(new)
         if old is not None and not old.is_over and (new is None or new.is_over):
             self.queue.let_go(old.tenant)
             self.grown.add(old.node)
@@ -331,18 +342,21 @@ class Tables:
     def _note_run(self, run: Run) -> None:
         self.runs_of[run.job].add(run.id)
         self.runs_on[run.node].add(run.id)
-        if run.keep_until is not None:
-            self.timers.add(run.keep_until, Due.RUN_TTL, run.id)
         if run.is_over:
             return
         self.usage[run.tenant].note_run(run, 1)
         self.reserve.note_run(run, 1)
-        if run.started_at is not None:
+        self.places.hold(run)
+
+    def _watch_run(self, run: Run) -> None:
+        """For what time alone will do to it: its end once it is over, its cost while it runs."""
+        if run.keep_until is not None:
+            self.timers.add(run.keep_until, Due.RUN_TTL, run.id)
+        if run.started_at is not None and not run.is_over:
             self.watch_budget(run.tenant)
             job = self.jobs.get(run.job)
             if job is not None:
                 self.watch_cost(job)
-        self.places.hold(run)
 
     def _replace_node(self, key: NodeId, new: Node | None) -> Node | None:
         old = _swap(self.nodes, key, new)
@@ -362,12 +376,13 @@ class Tables:
 
     def _replace_volume(self, key: VolumeId, new: Volume | None) -> Volume | None:
         old = _swap(self.volumes, key, new)
-        if old is not None:
-            self._name_volume(old, is_there=False)
-        if new is not None:
-            self._name_volume(new, is_there=True)
-            if new.expires_at is not None:
-                self.timers.add(new.expires_at, Due.VOLUME_TTL, key)
+        if old is None or new is None or old.name != new.name:
+            if old is not None:
+                self._name_volume(old, is_there=False)
+            if new is not None:
+                self._name_volume(new, is_there=True)
+        if new is not None and new.expires_at is not None:
+            self.timers.add(new.expires_at, Due.VOLUME_TTL, key)
         return old
 
     def _name_volume(self, volume: Volume, *, is_there: bool) -> None:
@@ -394,6 +409,18 @@ def _swap(table: dict[K, R], key: K, new: R | None) -> R | None:
     if new is not None:
         table[key] = new
     return old
+
+
+def _holds_the_same(old: Run, new: Run) -> bool:
+    """Neither is over, and what it holds is where it was: what else changed is the run's own affair."""
+    return (
+        old.node == new.node
+        and old.needs == new.needs
+        and old.gpu_ids == new.gpu_ids
+        and old.burst == new.burst
+        and not old.is_over
+        and not new.is_over
+    )
 
 
 def _discard(index: defaultdict[K, set[M]], key: K, member: M) -> None:

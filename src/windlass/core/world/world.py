@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from windlass.core.errors import Conflict, NotFound
 from windlass.core.model.ids import JobId, Millis, NodeId, RunId, TenantId
-from windlass.core.model.job import Job
+from windlass.core.model.job import Job, JobState
 from windlass.core.model.node import Node
 from windlass.core.model.run import Run, Token
 from windlass.core.model.tenant import Tenant
@@ -64,7 +64,8 @@ class World:
         self.journal = Journal()
         self.number = 0
         """Of the newest decision."""
-        self.is_deciding = False
+        self._decision = Decision(self)
+        self._replacing = self.tables.replacing
 
     # — what the loops ask —
 
@@ -92,7 +93,10 @@ class World:
 
     def decision(self, now: Millis) -> "Decision":
         """All changes inside share one number; an exception takes them back. Inside another, it is part of that one."""
-        return Decision(self, now)
+        tables = self.tables
+        if now > tables.now:
+            tables.now = now
+        return self._decision
 
     @contextmanager
     def trial(self, now: Millis) -> Iterator["World"]:
@@ -118,13 +122,14 @@ class World:
         """The store refused the batch: nothing after the last durable decision happened."""
         self.undo_to(0)
 
-    def put(self, table: Table, key: str, record: Record) -> None:
-        old = self.tables.replace(table, key, record)
+    def put(self, table: Table, key: str, record: Record | None) -> None:
+        """Part of a decision; as `Tables.replace`, whose call is spared here: a job's life passes a dozen and a half times."""
+        replacing = self._replacing.get(table)
+        old = replacing(key, record) if replacing is not None else None
         self.journal.append(Entry(self.number, table, key, old, record))
 
     def drop(self, table: Table, key: str) -> None:
-        old = self.tables.replace(table, key, None)
-        self.journal.append(Entry(self.number, table, key, old, None))
+        self.put(table, key, None)
 
     def _send_back(self, jobs: Iterable[JobId]) -> None:
         """Whoever was let into the queue, or made urgent, by a trial's time waits for the real one again."""
@@ -177,34 +182,36 @@ class World:
 
 
 class Decision:
-    """The block in which one decision is made: `with world.decision(now):`. A class, because every submit passes through it."""
+    """The block in which one decision is made: `with world.decision(now):`. One a World: every verb passes through it."""
 
-    __slots__ = ("_before", "_is_part", "_size", "_world")
+    __slots__ = ("_before", "_depth", "_size", "_world")
 
-    def __init__(self, world: World, now: Millis) -> None:
+    def __init__(self, world: World) -> None:
         self._world = world
-        world.tables.now = max(world.tables.now, now)
+        self._depth = 0
+        """Blocks that are open; the inner ones are parts of the outermost."""
+        self._size = self._before = 0
 
     def __enter__(self) -> int:
         world = self._world
-        self._is_part = world.is_deciding
-        if not self._is_part:
-            self._size, self._before = len(world.journal), world.number
-            world.number, world.is_deciding = self._before + 1, True
+        self._depth += 1
+        if self._depth == 1:
+            self._size, self._before = len(world.journal.entries), world.number
+            world.number += 1
         return world.number
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._is_part:
+        self._depth -= 1
+        if self._depth:
             return
         world = self._world
         if kind is not None:
             world.undo_to(self._size)
-        if len(world.journal) == self._size:
+        if len(world.journal.entries) == self._size:
             world.number = self._before  # nothing changed, so there is nothing to wait for beyond what went before
-        world.is_deciding = False
 
 
-def with_state(job: Job, *, now: Millis, **changes: object) -> Job:
+def with_state(job: Job, state: JobState, *, now: Millis, **changes: object) -> Job:
     """The job changed, and the moment noted when its state changed."""
-    changed = replace(job, **changes)
-    return changed if changed.state is job.state else replace(changed, since=now)
+    since = job.since if state is job.state else now
+    return replace(job, state=state, since=since, **changes)
