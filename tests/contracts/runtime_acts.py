@@ -11,9 +11,9 @@ import pytest
 from tests.contracts.runtime_behaviours import Harness, Step, Trait, an_assignment
 from windlass.core.model.assignment import Assignment
 from windlass.core.model.ids import RunId, VolumeId
-from windlass.ports.runtime import LogLine, LogPosition, Runtime, StartFailed, Stream, Terminal
+from windlass.ports.runtime import LogLine, LogPosition, Phase, Runtime, StartFailed, Stream, Terminal
 
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 180
 
 
 def need(harness: Harness, trait: Trait) -> None:
@@ -30,8 +30,23 @@ async def created(harness: Harness, name: str, *steps: Step, **changes: Any) -> 
 
 async def started(harness: Harness, name: str, *steps: Step, **changes: Any) -> Assignment:
     assignment = await created(harness, name, *steps, **changes)
-    await harness.runtime.start(assignment.run)
+    await start_now(harness, assignment.run)
     return assignment
+
+
+async def start_now(harness: Harness, run: RunId) -> None:
+    """Start it and come back when it runs, or ran; on runtimes that take their time too."""
+    await harness.runtime.start(run)
+    await until_it_ran(harness.runtime, run)
+
+
+async def until_it_ran(runtime: Runtime, run: RunId) -> None:
+    with anyio.fail_after(DEADLINE_SECONDS):
+        while not runtime.traits.starts_at_once:
+            seen = await runtime.observe(run)
+            if seen.phase is not Phase.CREATED or seen.error:
+                return
+            await anyio.sleep(0.05)
 
 
 async def try_start(runtime: Runtime, run: RunId) -> str:

@@ -57,6 +57,14 @@ BEFORE: dict[str, tuple[Step, tuple[str, str, tuple[object, ...]]]] = {
         decide(seen=Seen(volume=VolumeSeen(uid="v"))),
         ("Pending", "VolumePending", ()),
     ),
+    "a volume that was given is not made when it is gone": (
+        decide(is_volume_given=True),
+        ("Failed", "VolumeLost", ()),
+    ),
+    "and its binding is left to the scheduler": (
+        decide(is_volume_given=True, seen=Seen(volume=VolumeSeen(uid="v", owner=Owner.THEIRS))),
+        ("Pending", "Starting", (CreatePod(1),)),
+    ),
     "one that binds on first consumer is not": (
         decide(seen=Seen(volume=VolumeSeen(uid="v", waits_for_pod=True))),
         ("Pending", "Starting", (CreatePod(1),)),

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from windlass.adapters.runtime.cursor import Cursor
 from windlass.adapters.runtime.docker.frames import Frames
-from windlass.adapters.runtime.docker.lines import PIECE, Cursor, FramedLines, RawLines
+from windlass.adapters.runtime.docker.lines import PIECE, FramedLines, RawLines
 from windlass.adapters.runtime.docker.logs import since
-from windlass.adapters.runtime.docker.observing import normal_timestamp
+from windlass.adapters.runtime.stamps import normal_timestamp
 from windlass.ports.runtime import LogLine, LogPosition, Stream
 
 OUT, ERR = Stream.STDOUT, Stream.STDERR

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from windlass.adapters.runtime.backoff import Backoff
 from windlass.adapters.runtime.docker import lines, logs
-from windlass.adapters.runtime.docker.backoff import Backoff
 from windlass.adapters.runtime.docker.containers import Known
 from windlass.core.errors import Unavailable
 from windlass.core.model.ids import Millis

@@ -16,7 +16,7 @@ from windlass.adapters.runtime.docker.images import Progress, unavailable
 from windlass.adapters.runtime.docker.machine import gpu_ids, machine
 from windlass.adapters.runtime.docker.observing import observed
 from windlass.adapters.runtime.docker.refusals import readable_start_error, refusal
-from windlass.adapters.runtime.docker.tars import Entry, LastEntry, directories
+from windlass.adapters.runtime.tars import Entry, LastEntry, directories
 from windlass.core.errors import Conflict, Invalid, NotFound, Unavailable, WindlassError
 from windlass.core.model.ids import RunId
 from windlass.core.model.run import Token

@@ -78,6 +78,7 @@ class Keeper:
         self._start_slots = start_slots
         self._stop_asked = anyio.Event()
         self._cause: StopCause | None = None
+        self._has_told_start = False
         self._used: Used | None = None
         self._looked_at_ms = 1
         """How long it had run when that was seen."""
@@ -109,7 +110,7 @@ class Keeper:
         if seen.phase is Phase.ABSENT and self._stager.journal.was_started(self.assignment.run):
             return verdict.vanished(self.assignment)
         if seen.phase is Phase.CREATED and seen.error:
-            return verdict.never_started(self.assignment, WindlassError(seen.error))
+            return verdict.refused(self.assignment, seen)
         await self._failpoints.reach("agent.after_ack_before_create")
         return await self._until_stopped(self._prepare_and_start)
 
@@ -195,7 +196,8 @@ class Keeper:
     # — while it runs —
 
     async def _follow(self, writer: LogWriter) -> RunEnded:
-        await self._report(RunStarted(run=self.assignment.run, token=self.assignment.token))
+        if self._runtime.traits.starts_at_once:
+            await self._tell_started()
         copied = anyio.Event()
         async with anyio.create_task_group() as copying:
             copying.start_soon(self._copy_log, writer, copied)
@@ -203,12 +205,32 @@ class Keeper:
                 stoppers.start_soon(self._stop_when_asked)
                 stoppers.start_soon(self._stop_at_deadline)
                 stoppers.start_soon(self._look_at_usage)
+                if not self._runtime.traits.starts_at_once:
+                    stoppers.start_soon(self._tell_when_it_runs)
                 seen = self._measured(await self._runtime.wait(self.assignment.run))
                 stoppers.cancel_scope.cancel()
+            if seen.phase is Phase.EXITED and not self._has_told_start:
+                await self._tell_started()
             await self._drain(writer, copied)
             copying.cancel_scope.cancel()
         tail = await writer.tail(lines=_TAIL_LINES, characters=_TAIL_CHARACTERS) if seen.exit_code else ""
         return verdict.ended(self.assignment, seen, self._cause, tail)
+
+    async def _tell_started(self) -> None:
+        await self._report(RunStarted(run=self.assignment.run, token=self.assignment.token))
+        self._has_told_start = True
+
+    async def _tell_when_it_runs(self) -> None:
+        """Until then, what it waits for: room, an image. Where a start takes its time."""
+        told = ""
+        while True:
+            seen = await self._observe()
+            if seen.phase is not Phase.CREATED:
+                return await self._tell_started() if seen.phase is Phase.RUNNING else None
+            if seen.waits_for not in ("", told):
+                told = seen.waits_for
+                await self._progress(told)
+            await self._pause(_ENGINE_PAUSE_MS)
 
     async def _drain(self, writer: LogWriter, copied: anyio.Event) -> None:
         """All that it wrote, however long that takes; given up, and said so in the log, only when nothing comes any more."""
@@ -229,6 +251,8 @@ class Keeper:
 
     def _measured(self, seen: Observed) -> Observed:
         """The engine's record of how long it ran is a difference of wall times: a clock that jumped must not be charged."""
+        if seen.phase is Phase.CREATED:  # it never ran
+            return replace(seen, ran_ms=Millis(0))
         ours = Millis(max(0, self._clock.now() - self._started_at()))
         measured = replace(seen, ran_ms=min(seen.ran_ms, ours) if seen.ran_ms > 0 else ours)
         if self._used is None or seen.cpu_used_ms is not None:
@@ -257,8 +281,8 @@ class Keeper:
         await self._patiently(lambda: self._runtime.stop(self.assignment.run, grace_ms=self.assignment.grace_ms))
 
     async def _stop_at_deadline(self) -> None:
-        if self.assignment.timeout_ms is None:
-            return
+        if self.assignment.timeout_ms is None or not self._runtime.traits.starts_at_once:
+            return  # what lets a run wait for its start counts its time by itself
         await self._clock.sleep_until(Millis(self._started_at() + self.assignment.timeout_ms))
         self._cause = self._cause or StopCause.DEADLINE
         await self._patiently(lambda: self._runtime.stop(self.assignment.run, grace_ms=self.assignment.grace_ms))

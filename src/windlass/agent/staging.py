@@ -10,7 +10,7 @@ from windlass.core.model.facts import Fact, VolumeMade
 from windlass.core.model.ids import NodeId
 from windlass.core.model.job import Input
 from windlass.ports.blobs import Blobs
-from windlass.ports.runtime import Runtime
+from windlass.ports.runtime import Runtime, VolumeWish
 
 Progress = Callable[[str], Awaitable[None]]
 _BLOCK = 512
@@ -30,7 +30,9 @@ class Stager:
         """The volume, with all inputs in it. Interrupted, it is done again: unpacking twice gives the same files."""
         volume = assignment.volume
         await self._runtime.ensure_volume(
-            volume, labels={"windlass.dev/tenant": assignment.tenant, "windlass.dev/job": assignment.job}
+            volume,
+            labels={"windlass.dev/tenant": assignment.tenant, "windlass.dev/job": assignment.job},
+            wish=VolumeWish(size_bytes=assignment.spec.volume_size_bytes, storage_class=assignment.spec.storage_class),
         )
         if not self.journal.is_staged(volume):
             await self._fill(assignment, progress)

@@ -1,6 +1,7 @@
 """How a run ended, from what the runtime saw and why it was stopped: the one place where ends get their names."""
 
 from enum import StrEnum
+from typing import Final
 
 from windlass.core.errors import WindlassError
 from windlass.core.model.assignment import Assignment
@@ -17,8 +18,16 @@ class StopCause(StrEnum):
     DEADLINE = "DeadlineExceeded"
 
 
+LOST_REASONS: Final = frozenset({"PodDeleted", "NodeLost", "Evicted", "NodeRefused"})
+"""Of Kubernetes: what was done to a run, not by it."""
+HOPELESS: Final = frozenset({"StartFailed", "PodRefused", "Invalid", "VolumeLost", "VolumeTaken", "PodNameTaken"})
+"""Why one did not start, where it would not start a second time either."""
+
+
 def ended(assignment: Assignment, seen: Observed, cause: StopCause | None, tail: str) -> RunEnded:
     """Of a run that was started."""
+    if seen.phase is Phase.CREATED and cause is None:
+        return refused(assignment, seen)
     state, reason, message = _name_end(assignment, seen, cause)
     if state is RunState.EXITED and seen.exit_code != 0 and tail:
         message = f"{message}; its last lines:\n{tail}"
@@ -41,6 +50,10 @@ def _name_end(assignment: Assignment, seen: Observed, cause: StopCause | None) -
         return RunState.STOPPED, cause, f"it ran longer than its timeout of {limit:g} s"
     if cause is StopCause.CANCEL:
         return RunState.STOPPED, cause, "cancelled on request"
+    if seen.reason == StopCause.DEADLINE:  # by the engine itself, while nobody of us was there
+        return RunState.STOPPED, seen.reason, seen.error or "it ran longer than its timeout"
+    if seen.reason in LOST_REASONS:
+        return RunState.LOST, seen.reason, seen.error
     if seen.phase is Phase.ABSENT:
         return (
             RunState.LOST,
@@ -75,6 +88,19 @@ def never_started(assignment: Assignment, why: WindlassError) -> RunEnded:
         reason=reason,
         message=message,
         is_retriable=retriable,
+    )
+
+
+def refused(assignment: Assignment, seen: Observed) -> RunEnded:
+    """Of a run that the engine took and then could not start, in the engine's words."""
+    reason = seen.reason or "CreateFailed"
+    return RunEnded(
+        run=assignment.run,
+        token=assignment.token,
+        state=RunState.REFUSED,
+        reason=reason,
+        message=seen.error,
+        is_retriable=reason not in HOPELESS,
     )
 
 

@@ -12,6 +12,7 @@ from windlass.operator.memory import Memory, Shelf
 from windlass.operator.metrics import OperatorMetrics
 from windlass.operator.notices import event, notices
 from windlass.ports.failpoints import Failpoints
+from windlass.wire.kube.errand import claim_of, read_errand
 from windlass.wire.kube.names import API_VERSION, EXPIRES, KIND, Document, owner, pod_name, volume_name
 from windlass.wire.kube.pod import PodPolicy, run_pod
 from windlass.wire.kube.status import write_status
@@ -40,7 +41,14 @@ class Actor:
         """The new course into the status, onto the version it was judged by; gives the job as it now is."""
         metadata, now = job["metadata"], self._wall()
         before = job.get("status", {})
-        status = write_status(new, metadata["name"], generation=metadata.get("generation", 0), before=before, now=now)
+        status = write_status(
+            new,
+            metadata["name"],
+            claim=claim_of(job),
+            generation=metadata.get("generation", 0),
+            before=before,
+            now=now,
+        )
         if status == before:
             return job
         head = {name: metadata[name] for name in ("name", "namespace", "resourceVersion")}
@@ -91,7 +99,7 @@ class Actor:
     async def make_pod(self, job: Document, asked: Submission, action: CreatePod) -> Refused | None:
         """One that is there already under the name is taken as it is; whether it is ours is seen at the next look."""
         metadata = job["metadata"]
-        document = run_pod(metadata["name"], metadata["uid"], action.attempt, asked, self._policy)
+        document = run_pod(metadata["name"], metadata["uid"], action.attempt, asked, self._policy, read_errand(job))
         try:
             await self._before()
             made = await self._api.create(PODS, document, metadata["namespace"])

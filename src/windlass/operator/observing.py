@@ -7,7 +7,8 @@ from windlass.client.kube.api import CLAIMS, PODS, STORAGE_CLASSES, Kind, KubeAp
 from windlass.core.model.ephemeral import Course, PodSeen, VolumeSeen
 from windlass.core.model.ids import Millis
 from windlass.operator.memory import Key, Memory, Shelf
-from windlass.wire.kube.names import JOB_LABEL, Document, pod_name, volume_name
+from windlass.wire.kube.errand import claim_of
+from windlass.wire.kube.names import ERRAND, JOB_LABEL, Document, pod_name
 from windlass.wire.kube.observe import see_pod, see_volume
 
 CLASS_MS: Final = 60_000
@@ -38,9 +39,9 @@ class Observer:
             return None
         metadata = job["metadata"]
         name = metadata["name"]
-        claim = await self._find(
-            CLAIMS, self._memory.claims, (metadata["namespace"], volume_name(name)), must_ask=bool(course.volume)
-        )
+        is_given = ERRAND in metadata.get("annotations", {})
+        key = (metadata["namespace"], claim_of(job))
+        claim = await self._find(CLAIMS, self._memory.claims, key, must_ask=bool(course.volume) or is_given)
         if claim is None:
             return None
         is_bound = claim.get("status", {}).get("phase") == "Bound"

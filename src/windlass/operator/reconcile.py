@@ -29,6 +29,7 @@ from windlass.operator.observing import Observer
 from windlass.operator.queue import WorkQueue
 from windlass.operator.sealing import seal
 from windlass.wire.job import API_VERSION, read_manifest
+from windlass.wire.kube.errand import read_errand
 from windlass.wire.kube.names import CANCEL, EXPIRES, Document, owner_uid
 from windlass.wire.kube.status import read_course, read_time
 
@@ -155,6 +156,7 @@ def read_wish(job: Document, preset_image: str) -> tuple[Wish, Submission]:
     }
     is_cancelled = CANCEL in metadata.get("annotations", {})
     try:
+        errand = read_errand(job)
         asked = read_manifest(document, runtime="container", preset_image=preset_image)
     except Invalid as exc:
         words = "; ".join(f"{fault.field}: {fault.message}" for fault in exc.faults) or exc.message
@@ -169,5 +171,6 @@ def read_wish(job: Document, preset_image: str) -> tuple[Wish, Submission]:
         is_suspended=asked.is_suspended,
         is_cancelled=is_cancelled,
         gpus=asked.spec.needs.gpus,
+        is_volume_given=errand is not None,
     )
     return wish, asked

@@ -1,4 +1,4 @@
-"""What runs things on a node: Docker, Podman, plain processes, later Kubernetes.
+"""What runs things on a node: Docker, Podman, plain processes; Kubernetes, where the node is a cluster.
 
 A run is named by its id and labelled with installation and node; the runtime never adopts, lists or removes anything without
 both labels. Every verb may be repeated: `create` of what exists and `remove` of what is gone succeed. `start` is the one act
@@ -21,6 +21,19 @@ from windlass.core.model.secret import NOTHING_HANDED, Credentials, Handed
 
 ENGINE_REFUSED = "engine-refused"
 """The code of an Unavailable whose engine is there but answered with a fault of its own."""
+
+
+class Traits(Struct, frozen=True, kw_only=True):
+    """What a runtime can do that not all can. Whoever relies on it looks here; the contract suite holds each to its word."""
+
+    keeps_streams_apart: bool = True
+    """False: what a run writes to stderr is told as stdout, in the order in which it was written."""
+    keeps_carriage_returns: bool = True
+    """False: one before a newline is lost on the way into the log (containerd reads lines so)."""
+    starts_at_once: bool = True
+    """False: a started run may still wait for room or for its image. Until it runs it is CREATED, with what it waits for."""
+    shows_pids: bool = True
+    """False: a run's processes are another machine's."""
 
 
 class Phase(StrEnum):
@@ -47,7 +60,11 @@ class Observed(Struct, frozen=True, kw_only=True):
     started_wall: float | None = None
     finished_wall: float | None = None
     error: str = ""
-    """The engine's own words when it could not start it."""
+    """The engine's own words when it could not start it: CREATED with an error never runs."""
+    waits_for: str = ""
+    """Of one that was started and does not run yet: what for, in the engine's words."""
+    reason: str = ""
+    """A name for the end where the engine knows more of it than an exit code says: `Evicted`, `NodeLost`, `ImagePull`, …"""
 
 
 class Used(Struct, frozen=True, kw_only=True):
@@ -56,6 +73,16 @@ class Used(Struct, frozen=True, kw_only=True):
     cpu_used_ms: int
     memory_peak_bytes: int
     """The most that was seen."""
+
+
+class VolumeWish(Struct, frozen=True, kw_only=True):
+    """What a job says of its volume; a runtime whose volumes are directories need not care."""
+
+    size_bytes: int = 1 << 30
+    storage_class: str = ""
+
+
+ANY_VOLUME: Final = VolumeWish()
 
 
 class Machine(Struct, frozen=True, kw_only=True):
@@ -140,6 +167,9 @@ class Terminal(Protocol):
 
 
 class Runtime(Protocol):
+    @property
+    def traits(self) -> Traits: ...
+
     async def machine(self) -> Machine:
         """Unavailable when the engine does not answer."""
         ...
@@ -149,7 +179,9 @@ class Runtime(Protocol):
         No retries here. Credentials go to the image's own registry and to no other."""
         ...
 
-    async def ensure_volume(self, volume: VolumeId, *, labels: Mapping[str, str]) -> None: ...
+    async def ensure_volume(
+        self, volume: VolumeId, *, labels: Mapping[str, str], wish: VolumeWish = ANY_VOLUME
+    ) -> None: ...
 
     async def put_archive(self, volume: VolumeId, path: str, tar: AsyncIterator[bytes]) -> None:
         """Unpack an already validated tar stream into `path` below the volume's root; parents are made."""
@@ -173,7 +205,7 @@ class Runtime(Protocol):
         ...
 
     async def start(self, run: RunId, *, handed: Handed = NOTHING_HANDED) -> None:
-        """Start what is CREATED; leave alone what is running or has exited. StartFailed."""
+        """Start what is CREATED; leave alone what is running or has exited. StartFailed, ImageUnavailable."""
         ...
 
     async def observe(self, run: RunId) -> Observed: ...
@@ -187,11 +219,13 @@ class Runtime(Protocol):
         ...
 
     async def wait(self, run: RunId) -> Observed:
-        """Return when it is EXITED or ABSENT; survives an engine restart in between (Unavailable is retried inside)."""
+        """Return when it is EXITED or ABSENT, or CREATED with an error; survives an engine restart in between (Unavailable is
+        retried inside)."""
         ...
 
     async def stop(self, run: RunId, *, grace_ms: Millis) -> None:
-        """SIGTERM, after the grace SIGKILL; returns when it is over. Absent or over is fine."""
+        """SIGTERM, after the grace SIGKILL; returns when it is over. Absent or over is fine. Where the grace is fixed when
+        a run is made, it is the assignment's."""
         ...
 
     def logs(self, run: RunId, *, after: LogPosition) -> AsyncIterator[LogLine]:

@@ -40,6 +40,10 @@ def is_dns_label(text: str) -> bool:
     return _DNS_LABEL.fullmatch(text) is not None
 
 
+def is_label_value(text: str) -> bool:
+    return _LABEL_VALUE.fullmatch(text) is not None
+
+
 def read_dns_label(text: str) -> str:
     if not is_dns_label(text):
         raise ValueError(DNS_LABEL_EXPECTED)

@@ -5,53 +5,50 @@ ours, because what we rely on is in the details that its client leaves out: dele
 written with the resourceVersion it was judged by, raw logs with a bound.
 """
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 import httpx2
 from lightkube import KubeConfig
-from lightkube.config.client_adapter import AsyncClient, ConnectionParams
+from lightkube.config.client_adapter import ConnectionParams
 from lightkube.config.kubeconfig import SingleConfig
 from lightkube.core.exceptions import ConfigError
 
+from windlass.client.kube.streams import PodStream, open_stream
 from windlass.core.errors import Conflict, Denied, Invalid, NotFound, Unauthenticated, Unavailable, WindlassError
+from windlass.wire.kube.kinds import (
+    CLAIMS,
+    CONFIG_MAPS,
+    EVENTS,
+    JOBS,
+    NODES,
+    PODS,
+    STORAGE_CLASSES,
+    Kind,
+)
 from windlass.wire.kube.names import OPERATOR, Document
+
+__all__ = [
+    "CLAIMS",
+    "CONFIG_MAPS",
+    "EVENTS",
+    "JOBS",
+    "NODES",
+    "PODS",
+    "STORAGE_CLASSES",
+    "Kind",
+    "KubeApi",
+    "error_of",
+    "read_config",
+]
 
 APPLY: Final = "application/apply-patch+yaml"
 MERGE: Final = "application/merge-patch+json"
 TIMEOUT_SECONDS: Final = 30.0
-_PREFIXES: Final = {"v1": "/api/v1"}
-
-
-class Kind:
-    """A kind of object and its way in the API: `Kind("v1", "pods")`."""
-
-    def __init__(self, api_version: str, plural: str, *, is_namespaced: bool = True) -> None:
-        self.prefix = _PREFIXES.get(api_version, f"/apis/{api_version}")
-        self.plural = plural
-        self.is_namespaced = is_namespaced
-
-    def path(self, namespace: str = "", name: str = "", sub: str = "") -> str:
-        parts = [
-            self.prefix,
-            f"namespaces/{namespace}" if self.is_namespaced and namespace else "",
-            self.plural,
-            name,
-            sub,
-        ]
-        return "/".join(part for part in parts if part)
-
-
-PODS: Final = Kind("v1", "pods")
-CLAIMS: Final = Kind("v1", "persistentvolumeclaims")
-CONFIG_MAPS: Final = Kind("v1", "configmaps")
-EVENTS: Final = Kind("v1", "events")
-NODES: Final = Kind("v1", "nodes", is_namespaced=False)
-STORAGE_CLASSES: Final = Kind("storage.k8s.io/v1", "storageclasses", is_namespaced=False)
-JOBS: Final = Kind("windlass.dev/v1", "ephemeralaccelerationjobs")
 
 
 class KubeApi:
@@ -59,8 +56,9 @@ class KubeApi:
 
     def __init__(self, config: SingleConfig, *, manager: str = OPERATOR) -> None:
         self.namespace = config.namespace or "default"
-        limits = ConnectionParams(timeout=httpx2.Timeout(TIMEOUT_SECONDS))
-        self._http = AsyncClient(config, limits)
+        parameters = ConnectionParams(timeout=httpx2.Timeout(TIMEOUT_SECONDS)).httpx_params(config)
+        # Every followed log is a connection of its own: a bound on them would hold up all other calls.
+        self._http = httpx2.AsyncClient(**parameters, limits=httpx2.Limits(max_connections=None))
         self._manager = manager
         self.calls = 0
         """Requests made so far."""
@@ -90,6 +88,25 @@ class KubeApi:
                 return found
             query["continue"] = following
 
+    async def watch(
+        self, kind: Kind, namespace: str = "", *, labels: str = "", after: str
+    ) -> AsyncIterator[tuple[str, Document]]:
+        """Every change after that version, with what kind of change it was. It ends when the server has had enough or
+        remembers no longer; then one lists again."""
+        query = {"watch": "true", "resourceVersion": after, "timeoutSeconds": "300"}
+        query |= {"labelSelector": labels} if labels else {}
+        async with self._stream(kind.path(namespace), query) as answer:
+            async for line in answer.aiter_lines():
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    return
+                yield event["type"], event["object"]
+
+    async def version(self, kind: Kind, namespace: str = "") -> str:
+        """From which to watch on."""
+        page = await self._call("GET", kind.path(namespace), query={"limit": "1"})
+        return str(page["metadata"]["resourceVersion"])
+
     async def create(self, kind: Kind, document: Document, namespace: str = "") -> Document:
         return await self._call("POST", kind.path(namespace), document, query={"fieldManager": self._manager})
 
@@ -118,25 +135,54 @@ class KubeApi:
         return True
 
     @asynccontextmanager
-    async def log(self, name: str, namespace: str, *, follow: bool = False) -> AsyncIterator[AsyncIterator[bytes]]:
-        """What the pod's container printed, in pieces."""
-        request = self._http.build_request(
-            "GET", PODS.path(namespace, name, "log"), params={"follow": str(follow).lower()}
-        )
-        if follow:
+    async def log(
+        self,
+        name: str,
+        namespace: str,
+        *,
+        follow: bool = False,
+        timestamps: bool = False,
+        since: str = "",
+        tail: int | None = None,
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """What the pod's container printed, in pieces; `since` is RFC 3339, `tail` a number of lines."""
+        query = {"follow": str(follow).lower(), "timestamps": str(timestamps).lower()}
+        query |= {"sinceTime": since} if since else {}
+        query |= {"tailLines": str(tail)} if tail is not None else {}
+        async with self._stream(PODS.path(namespace, name, "log"), query, is_endless=follow) as answer:
+            yield answer.aiter_bytes()
+
+    def terminal(
+        self,
+        pod: str,
+        namespace: str,
+        command: Sequence[str] = (),
+        *,
+        has_input: bool = True,
+        tty: bool = False,
+    ) -> AbstractAsyncContextManager[PodStream]:
+        """A command in the pod's container; without one, its own first process."""
+        return open_stream(self._http, pod, namespace, command, has_input=has_input, tty=tty)
+
+    @asynccontextmanager
+    async def _stream(
+        self, path: str, query: Mapping[str, str], *, is_endless: bool = True
+    ) -> AsyncIterator[httpx2.Response]:
+        request = self._http.build_request("GET", path, params=dict(query))
+        if is_endless:
             request.extensions["timeout"] = httpx2.Timeout(TIMEOUT_SECONDS, read=None).as_dict()
         self.calls += 1
         try:
             answer = await self._http.send(request, stream=True)
+            try:
+                if answer.is_error:
+                    await answer.aread()
+                    raise error_of(answer)
+                yield answer
+            finally:
+                await answer.aclose()
         except httpx2.HTTPError as exc:
             raise _unreachable(exc) from exc
-        try:
-            if answer.is_error:
-                await answer.aread()
-                raise error_of(answer)
-            yield answer.aiter_bytes()
-        finally:
-            await answer.aclose()
 
     async def _call(
         self,

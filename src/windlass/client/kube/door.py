@@ -17,16 +17,25 @@ from lightkube.config.kubeconfig import SingleConfig
 from msgspec import Struct
 
 from windlass.client.kube.api import MERGE, PODS, Kind, error_of
+from windlass.client.kube.streams import (
+    CLOSE,
+    FRAME,
+    PROTOCOL,
+    SILENCE_SECONDS,
+    SIZE,
+    STDERR,
+    STDIN,
+    STDOUT,
+    VERDICT,
+    broken,
+    exit_code,
+    innermost,
+)
 from windlass.client.terminal import Output
 from windlass.core.errors import Conflict, NotFound, Unavailable
 from windlass.wire.kube.names import CONTAINER, Document
 
 TIMEOUT_SECONDS: Final = 30.0
-SILENCE_SECONDS: Final = 600.0
-"""How long a command in a pod may say nothing."""
-PROTOCOL: Final = "v5.channel.k8s.io"
-STDIN, STDOUT, STDERR, VERDICT, SIZE, CLOSE = 0, 1, 2, 3, 4, 255
-FRAME: Final = 1 << 17
 
 
 class Done(Struct, frozen=True):
@@ -98,7 +107,7 @@ class KubeDoor:
                     raise error_of(answer)
                 yield answer
         except httpx2.HTTPError as exc:
-            raise _broken(exc) from exc
+            raise broken(exc) from exc
 
     def run(self, pod: str, namespace: str, command: Iterable[str]) -> Done:
         """Run a command in the pod to its end. Never a shell's text: words only."""
@@ -135,9 +144,9 @@ class KubeDoor:
                 with portal.wrap_async_context_manager(http), portal.wrap_async_context_manager(opened) as socket:
                     yield PodTerminal(portal, socket)
         except httpx2.HTTPError as exc:
-            raise _broken(exc) from exc
+            raise broken(exc) from exc
         except BaseExceptionGroup as group:  # the socket's task group wraps whatever passes through it
-            raise _innermost(group) from None
+            raise innermost(group) from None
 
     def call(
         self,
@@ -152,7 +161,7 @@ class KubeDoor:
         try:
             answer = self._http.request(method, path, json=body, params=dict(query or {}), headers=headers)
         except httpx2.HTTPError as exc:
-            raise _broken(exc) from exc
+            raise broken(exc) from exc
         if answer.is_error:
             raise error_of(answer)
         document: Document = answer.json()
@@ -174,14 +183,14 @@ class PodTerminal:
             try:
                 frame: bytes = self._portal.call(self._socket.receive_bytes, SILENCE_SECONDS)
             except (httpx2.HTTPError, TimeoutError) as exc:
-                raise _broken(exc) from exc
+                raise broken(exc) from exc
             channel, data = frame[0], frame[1:]
             if channel in (STDOUT, STDERR):
                 self.has_spoken = True
                 if data:
                     yield Output(channel == STDERR, data)
             elif channel == VERDICT:
-                self.exit_code = _exit_code(json.loads(data))
+                self.exit_code = exit_code(json.loads(data))
                 return
 
     def send(self, data: bytes) -> None:
@@ -210,23 +219,3 @@ def _feed(terminal: PodTerminal, content: Iterable[bytes]) -> None:
             for at in range(0, len(chunk), FRAME):
                 terminal.send(chunk[at : at + FRAME])
         terminal.end_input()
-
-
-def _innermost(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    only: BaseException = group
-    while isinstance(only, BaseExceptionGroup) and len(only.exceptions) == 1:
-        only = only.exceptions[0]
-    return _broken(only) if isinstance(only, httpx2.HTTPError) else only
-
-
-def _exit_code(verdict: Document) -> int:
-    if verdict.get("status") == "Success":
-        return 0
-    for cause in verdict.get("details", {}).get("causes", []):
-        if cause.get("reason") == "ExitCode":
-            return int(cause["message"])
-    raise Unavailable(str(verdict.get("message", "the command could not be run")), code="kube-unavailable")
-
-
-def _broken(exc: Exception) -> Unavailable:
-    return Unavailable(f"the Kubernetes API server does not answer: {exc}", code="kube-unavailable")

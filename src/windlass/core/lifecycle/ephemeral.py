@@ -75,7 +75,7 @@ def _begin(wish: Wish, course: Course, seen: Seen, now: Millis) -> Step:
     if wish.is_cancelled:
         return _finish(course, "Cancelled", "cancelled before it ran", at=now)
     volume = seen.volume
-    if volume is None and not course.volume:
+    if volume is None and not course.volume and not wish.is_volume_given:
         return Step(course=_waits(course, "VolumePending", "its volume is being made"), actions=(CreateVolume(),))
     if volume is None or volume.is_going or course.volume not in ("", volume.uid):
         return _finish(course, "VolumeLost", "its volume was deleted before it ran; what was uploaded is gone", at=now)
@@ -91,7 +91,7 @@ def _begin(wish: Wish, course: Course, seen: Seen, now: Millis) -> Step:
 def _wait_or_start(wish: Wish, course: Course, volume: VolumeSeen, first: tuple[Action, ...], now: Millis) -> Step:
     if wish.is_suspended and not course.attempt:
         return Step(course=_waits(course, "Suspended", "it starts when spec.suspend is false"), actions=first)
-    if not volume.is_bound and not volume.waits_for_pod:
+    if not volume.is_bound and not volume.waits_for_pod and not wish.is_volume_given:
         return Step(course=_waits(course, "VolumePending", "its volume is not bound yet"), actions=first)
     if course.retry_at is not None and now < course.retry_at:
         return Step(course=course, actions=first, wake_at=course.retry_at)

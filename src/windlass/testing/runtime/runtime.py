@@ -8,6 +8,7 @@ from windlass.core.model.assignment import Assignment
 from windlass.core.model.ids import Millis, NodeId, RunId, VolumeId
 from windlass.core.model.secret import NOTHING_HANDED, Handed
 from windlass.ports.runtime import (
+    ANY_VOLUME,
     ANYBODY,
     ImageAccess,
     ImageUnavailable,
@@ -18,7 +19,9 @@ from windlass.ports.runtime import (
     Phase,
     StartFailed,
     Terminal,
+    Traits,
     Used,
+    VolumeWish,
 )
 from windlass.testing.runtime.archives import pack, unpack
 from windlass.testing.runtime.machine import Container, FakeMachine, Folder, Owner, absent, steps_below
@@ -29,6 +32,8 @@ _OVER = frozenset({Phase.EXITED, Phase.ABSENT})
 
 
 class FakeRuntime:
+    traits = Traits()
+
     def __init__(self, machine: FakeMachine, *, installation: str = "installation", node: str = "node") -> None:
         self._machine = machine
         self._owner = Owner(installation, node)
@@ -53,7 +58,9 @@ class FakeRuntime:
         await self._machine.clock.sleep_until(Millis(self._machine.clock.now() + source))
         self._machine.images.add(image)
 
-    async def ensure_volume(self, volume: VolumeId, *, labels: Mapping[str, str]) -> None:
+    async def ensure_volume(
+        self, volume: VolumeId, *, labels: Mapping[str, str], wish: VolumeWish = ANY_VOLUME
+    ) -> None:
         self._machine.check("ensure_volume")
         folder = self._machine.volumes.setdefault(volume, Folder(self._owner, labels))
         if folder.owner != self._owner:

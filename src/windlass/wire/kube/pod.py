@@ -3,13 +3,14 @@
 What an admin may loosen is in the policy; nothing in a job's manifest can.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
 
 from windlass.core.model.job import JobSpec, OnLostNode
 from windlass.core.model.submission import Submission
+from windlass.wire.kube.errand import Errand
 from windlass.wire.kube.names import (
     ATTEMPT_LABEL,
     CONTAINER,
@@ -46,12 +47,14 @@ class PodPolicy(Struct, frozen=True, kw_only=True):
     pull_secrets: tuple[str, ...] = ()
 
 
-def run_pod(job: str, uid: str, attempt: int, asked: Submission, policy: PodPolicy) -> Document:
+def run_pod(
+    job: str, uid: str, attempt: int, asked: Submission, policy: PodPolicy, errand: Errand | None = None
+) -> Document:
     spec = asked.spec
     container: Document = {
         "name": CONTAINER,
         "image": spec.image,
-        "env": [*_secret_variables(spec), *_plain(_environment(job, uid, attempt, asked))],
+        "env": [*_secret_variables(spec), *_plain(_environment(job, uid, attempt, asked, errand))],
         "resources": _resources(asked, policy),
         "securityContext": _container_security(),
         "volumeMounts": [{"name": VOLUME, "mountPath": ARTIFACTS}],
@@ -63,7 +66,7 @@ def run_pod(job: str, uid: str, attempt: int, asked: Submission, policy: PodPoli
         container["workingDir"] = spec.workdir
     if spec.wants_terminal:
         container |= {"stdin": True, "tty": True}
-    body = _pod_spec(job, container, policy) | {
+    body = _pod_spec(errand.claim if errand else volume_name(job), container, policy) | {
         "terminationGracePeriodSeconds": asked.grace_ms // 1000,
         "tolerations": [*policy.tolerations, *_lost_node_tolerations(asked)],
         "nodeSelector": {**dict(asked.node_labels), **dict(policy.node_selector)},
@@ -73,6 +76,10 @@ def run_pod(job: str, uid: str, attempt: int, asked: Submission, policy: PodPoli
         body["volumes"].append(_secret_files(spec))
     if asked.timeout_ms is not None:
         body["activeDeadlineSeconds"] = asked.timeout_ms // 1000
+    if errand is not None and errand.login:
+        body["imagePullSecrets"] = [{"name": errand.login}, *body.get("imagePullSecrets", ())]
+    if errand is not None and errand.is_guarded:
+        container["imagePullPolicy"] = "Always"
     marks = {**labels(job, "run"), ATTEMPT_LABEL: str(attempt)}
     if spec.queue_name:
         marks[KUEUE_LABEL] = spec.queue_name
@@ -110,6 +117,8 @@ def side_pod(
     seconds: int = 3600,
     with_terminal: bool = False,
     owned_by: Document | None = None,
+    claim: str = "",
+    more_labels: Mapping[str, str] | None = None,
 ) -> Document:
     """A pod beside the job's own, with its volume at `mount`: upload, copy-file, debug. It ends by itself after `seconds`."""
     container: Document = {
@@ -126,13 +135,13 @@ def side_pod(
     }
     if with_terminal:
         container |= {"stdin": True, "tty": True}
-    body = _pod_spec(job, container, policy) | {
+    body = _pod_spec(claim or volume_name(job), container, policy) | {
         "activeDeadlineSeconds": seconds,
         "terminationGracePeriodSeconds": 1,
         "tolerations": list(policy.tolerations),
         "nodeSelector": dict(policy.node_selector),
     }
-    return _pod(name, labels(job, part), body, owned_by)
+    return _pod(name, {**labels(job, part), **(more_labels or {})}, body, owned_by)
 
 
 def _pod(name: str, marks: dict[str, str], body: Document, owned_by: Document | None) -> Document:
@@ -142,7 +151,7 @@ def _pod(name: str, marks: dict[str, str], body: Document, owned_by: Document | 
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": body}
 
 
-def _pod_spec(job: str, container: Document, policy: PodPolicy) -> Document:
+def _pod_spec(claim: str, container: Document, policy: PodPolicy) -> Document:
     security: dict[str, Any] = {"seccompProfile": {"type": "RuntimeDefault"}, "fsGroup": policy.group}
     security["fsGroupChangePolicy"] = "OnRootMismatch"
     if not policy.may_run_as_root:
@@ -153,7 +162,7 @@ def _pod_spec(job: str, container: Document, policy: PodPolicy) -> Document:
         "enableServiceLinks": False,
         "securityContext": security,
         "containers": [container],
-        "volumes": [{"name": VOLUME, "persistentVolumeClaim": {"claimName": volume_name(job)}}],
+        "volumes": [{"name": VOLUME, "persistentVolumeClaim": {"claimName": claim}}],
     }
     if policy.runtime_class:
         body["runtimeClassName"] = policy.runtime_class
@@ -175,22 +184,25 @@ def _resources(asked: Submission, policy: PodPolicy) -> Document:
     return {"requests": amounts, "limits": limits}
 
 
-def _environment(job: str, uid: str, attempt: int, asked: Submission) -> list[tuple[str, str]]:
-    """The job's own variables, then ours, which it cannot override."""
+def _environment(job: str, uid: str, attempt: int, asked: Submission, errand: Errand | None) -> list[tuple[str, str]]:
+    """The job's own variables, then ours, which it cannot override. A server's run is told who it is there."""
     spec = asked.spec
-    ours = {
-        "HOME": "/tmp",  # noqa: S108 - the user has no home in a foreign image
-        **dict(spec.env),
-        "WINDLASS_JOB": uid,
-        "WINDLASS_RUN": pod_name(job, attempt),
-        "WINDLASS_ATTEMPT": str(attempt),
-        "WINDLASS_INDEX": "0",
-        "WINDLASS_COUNT": "1",
-        "WINDLASS_ARTIFACTS": ARTIFACTS,
+    preset = {
         "WINDLASS_MODEL": spec.model,
         "WINDLASS_GPU": str(spec.needs.gpus),
         "WINDLASS_INPUT": spec.input_path,
         "WINDLASS_OUTPUT": spec.output_path,
+    }
+    ours = {
+        "HOME": "/tmp",  # noqa: S108 - the user has no home in a foreign image
+        **dict(spec.env),
+        "WINDLASS_JOB": errand.job if errand else uid,
+        "WINDLASS_RUN": errand.run if errand else pod_name(job, attempt),
+        "WINDLASS_ATTEMPT": str(errand.attempt if errand else attempt),
+        "WINDLASS_INDEX": str(errand.index if errand else 0),
+        "WINDLASS_COUNT": str(errand.count if errand else 1),
+        "WINDLASS_ARTIFACTS": ARTIFACTS,
+        **(preset if errand is None or errand.has_preset else {}),
     }
     if spec.secret_files:
         ours["WINDLASS_SECRETS"] = SECRETS

@@ -67,7 +67,9 @@ def read_course(status: Document) -> Course:
     )
 
 
-def write_status(course: Course, name: str, *, generation: int, before: Document, now: Millis) -> Document:
+def write_status(
+    course: Course, name: str, *, claim: str = "", generation: int, before: Document, now: Millis
+) -> Document:
     """What is empty is left out. `before` tells since when a condition holds."""
     given: Document = {
         "phase": course.phase.value,
@@ -82,7 +84,7 @@ def write_status(course: Course, name: str, *, generation: int, before: Document
         "startedAt": _time(course.started_at),
         "finishedAt": _time(course.finished_at),
         "retryAt": _time(course.retry_at),
-        "artifactPath": None if course.is_volume_gone else volume_name(name),
+        "artifactPath": None if course.is_volume_gone else claim or volume_name(name),
         "logName": course.log,
         "observedGeneration": generation,
         "conditions": _conditions(course, before.get("conditions", ()), now, generation),

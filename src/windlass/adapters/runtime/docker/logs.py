@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Final
 
-from windlass.adapters.runtime.docker.backoff import Backoff
+from windlass.adapters.runtime.backoff import Backoff
+from windlass.adapters.runtime.cursor import Cursor
 from windlass.adapters.runtime.docker.containers import Known
 from windlass.adapters.runtime.docker.engine import Engine
-from windlass.adapters.runtime.docker.lines import Cursor, FramedLines, RawLines, Splitter
+from windlass.adapters.runtime.docker.lines import FramedLines, RawLines, Splitter
 from windlass.core.errors import NotFound, Unavailable
 from windlass.ports.runtime import LogLine, LogPosition
 

@@ -1,12 +1,11 @@
 """What the engine's record of a container says of a run. Pure; the runtime fetches, this reads."""
 
-import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from windlass.adapters.runtime.docker.labels import read_token
 from windlass.adapters.runtime.docker.refusals import readable_start_error
+from windlass.adapters.runtime.stamps import seconds
 from windlass.core.model.ids import Millis, RunId
 from windlass.ports.runtime import Observed, Phase, Used
 
@@ -22,8 +21,6 @@ _PHASES: Final = {
     "exited": Phase.EXITED,
     "dead": Phase.EXITED,
 }
-
-_NANOS: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)", re.ASCII)
 
 
 def observed(run: RunId, record: Mapping[str, Any]) -> Observed:
@@ -52,28 +49,6 @@ def used(stats: Mapping[str, Any]) -> Used | None:
     nanos = int(((stats.get("cpu_stats") or {}).get("cpu_usage") or {}).get("total_usage") or 0)
     peak = int(memory.get("max_usage") or memory.get("usage") or 0)
     return Used(cpu_used_ms=nanos // 1_000_000, memory_peak_bytes=peak) if nanos and peak else None
-
-
-def seconds(text: str) -> float | None:
-    """An engine's timestamp; None for Go's zero time."""
-    found = _NANOS.fullmatch(text)
-    if found is None or text.startswith("0001-"):
-        return None
-    whole, fraction, zone = found.groups()
-    moment = datetime.fromisoformat(whole + zone.replace("Z", "+00:00"))
-    return moment.timestamp() + int((fraction or "").ljust(9, "0")) / 1e9
-
-
-def normal_timestamp(text: str) -> str:
-    """RFC 3339 in UTC with nine digits, so that times compare as text; whatever zone and digits an engine writes."""
-    if len(text) == 30 and text[-1] == "Z":
-        return text
-    found = _NANOS.fullmatch(text)
-    if found is None:
-        return text
-    whole, fraction, zone = found.groups()
-    moment = datetime.fromisoformat(whole + zone.replace("Z", "+00:00")).astimezone(UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{(fraction or '').ljust(9, '0')}Z"
 
 
 def _phase(state: Mapping[str, Any], *, has_run: bool) -> Phase:

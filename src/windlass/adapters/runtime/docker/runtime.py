@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import anyio
 
+from windlass.adapters.runtime.backoff import Backoff
 from windlass.adapters.runtime.docker import machine as machines
 from windlass.adapters.runtime.docker.address import parse_address
-from windlass.adapters.runtime.docker.backoff import Backoff
 from windlass.adapters.runtime.docker.containers import Known, create_container, delete_container
 from windlass.adapters.runtime.docker.debugging import debug_shell
 from windlass.adapters.runtime.docker.engine import Engine, Facts
@@ -24,11 +24,11 @@ from windlass.adapters.runtime.docker.logs import follow
 from windlass.adapters.runtime.docker.observing import observed, used
 from windlass.adapters.runtime.docker.refusals import REFUSED, readable_start_error
 from windlass.adapters.runtime.docker.slices import Slices
-from windlass.adapters.runtime.docker.tars import directories
 from windlass.adapters.runtime.docker.terminals import attached, executed
 from windlass.adapters.runtime.docker.users import user_of
 from windlass.adapters.runtime.docker.validation import check_command, check_id
 from windlass.adapters.runtime.docker.volumes import OPEN_TO_ALL, TAR, Volumes
+from windlass.adapters.runtime.tars import directories
 from windlass.adapters.secrets.memory_files import MemoryFiles
 from windlass.core.errors import Conflict, Invalid, NotFound, Unavailable, WindlassError
 from windlass.core.model.assignment import Assignment
@@ -36,6 +36,7 @@ from windlass.core.model.ids import Millis, NodeId, RunId, VolumeId
 from windlass.core.model.secret import NOTHING_HANDED, Handed
 from windlass.ports.clock import Clock
 from windlass.ports.runtime import (
+    ANY_VOLUME,
     ANYBODY,
     ImageAccess,
     LogLine,
@@ -45,7 +46,9 @@ from windlass.ports.runtime import (
     Phase,
     StartFailed,
     Terminal,
+    Traits,
     Used,
+    VolumeWish,
 )
 
 SETTLE: Final = Millis(500)
@@ -63,6 +66,8 @@ _OVER: Final = frozenset({Phase.EXITED, Phase.ABSENT})
 
 class DockerRuntime:
     """Open with `async with DockerRuntime.open(...)`. The engine may be down at that moment."""
+
+    traits = Traits()
 
     def __init__(self, engine: Engine, owner: Owner, clock: Clock) -> None:
         self._engine = engine
@@ -108,7 +113,9 @@ class DockerRuntime:
     def ensure_image(self, image: str, *, access: ImageAccess = ANYBODY) -> AsyncIterator[str]:
         return self._images.ensure(image, access)
 
-    async def ensure_volume(self, volume: VolumeId, *, labels: Mapping[str, str]) -> None:
+    async def ensure_volume(
+        self, volume: VolumeId, *, labels: Mapping[str, str], wish: VolumeWish = ANY_VOLUME
+    ) -> None:
         await self._volumes.ensure(volume, labels)
 
     async def put_archive(self, volume: VolumeId, path: str, tar: AsyncIterator[bytes]) -> None:

@@ -18,8 +18,8 @@ from windlass.adapters.runtime.docker.engine import IDLE_SECONDS, Engine
 from windlass.adapters.runtime.docker.hardening import HELPER_MOUNT, helper_container, volume_name
 from windlass.adapters.runtime.docker.labels import HELPER, Owner
 from windlass.adapters.runtime.docker.refusals import REFUSED
-from windlass.adapters.runtime.docker.tars import LastEntry, directories
 from windlass.adapters.runtime.docker.validation import check_id
+from windlass.adapters.runtime.tars import LastEntry, directories
 from windlass.core.errors import Conflict, Fault, Invalid, NotFound, Unavailable
 from windlass.core.model.ids import VolumeId
 

@@ -29,7 +29,20 @@ from windlass.core.model.ids import Millis, NodeId, RunId, VolumeId
 from windlass.core.model.resources import Resources
 from windlass.core.model.run import Token
 from windlass.core.model.secret import NOTHING_HANDED, Handed
-from windlass.ports.runtime import ANYBODY, ImageAccess, LogLine, LogPosition, Machine, Observed, Phase, Terminal, Used
+from windlass.ports.runtime import (
+    ANY_VOLUME,
+    ANYBODY,
+    ImageAccess,
+    LogLine,
+    LogPosition,
+    Machine,
+    Observed,
+    Phase,
+    Terminal,
+    Traits,
+    Used,
+    VolumeWish,
+)
 
 _WAIT_SECONDS = 0.2
 _SHELL = ("/bin/sh", "-i")
@@ -38,6 +51,8 @@ _GPU = re.compile(r"nvidia(\d+)")
 
 class ProcessRuntime:
     """See `windlass.ports.runtime.Runtime`. Open it with `open`; closing it leaves the runs and their executor alone."""
+
+    traits = Traits()
 
     def __init__(
         self,
@@ -98,7 +113,9 @@ class ProcessRuntime:
 
     # --- volumes
 
-    async def ensure_volume(self, volume: VolumeId, *, labels: Mapping[str, str]) -> None:
+    async def ensure_volume(
+        self, volume: VolumeId, *, labels: Mapping[str, str], wish: VolumeWish = ANY_VOLUME
+    ) -> None:
         path = self._volume_path(volume)
         await anyio.to_thread.run_sync(self._make_volume, volume, path, dict(labels))
 

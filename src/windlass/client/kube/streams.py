@@ -1,0 +1,100 @@
+"""A command in a pod, or the pod's own first process, as a duplex stream on an event loop: the port's Terminal.
+
+By websocket and Kubernetes' channels: the first byte of a frame says which stream the rest belongs to. `door` speaks the same
+from threads.
+"""
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import httpx2
+
+from windlass.core.errors import Unavailable
+from windlass.ports.runtime import Stream
+from windlass.wire.kube.kinds import PODS
+from windlass.wire.kube.names import CONTAINER, Document
+
+SILENCE_SECONDS: Final = 600.0
+"""How long a command in a pod may say nothing before the connection is given up."""
+PROTOCOL: Final = "v5.channel.k8s.io"
+STDIN, STDOUT, STDERR, VERDICT, SIZE, CLOSE = 0, 1, 2, 3, 4, 255
+FRAME: Final = 1 << 17
+END_OF_INPUT: Final = b"\x04"
+"""What a terminal has instead of an end of file."""
+
+
+class PodStream:
+    def __init__(self, socket: Any, *, has_terminal: bool) -> None:
+        self._socket = socket
+        self._has_terminal = has_terminal
+        self._exit_code: int | None = None
+
+    async def send(self, data: bytes) -> None:
+        for at in range(0, len(data), FRAME):
+            await self._socket.send_bytes(bytes((STDIN,)) + data[at : at + FRAME])
+
+    async def close_input(self) -> None:
+        if self._has_terminal:
+            await self.send(END_OF_INPUT)
+        else:
+            await self._socket.send_bytes(bytes((CLOSE, STDIN)))
+
+    async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
+        while True:
+            try:
+                frame: bytes = await self._socket.receive_bytes(SILENCE_SECONDS)
+            except (httpx2.HTTPError, TimeoutError) as exc:
+                raise broken(exc) from exc
+            channel, data = frame[0], frame[1:]
+            if channel == VERDICT:
+                self._exit_code = exit_code(json.loads(data))
+                return
+            if channel in (STDOUT, STDERR) and data:
+                yield Stream.STDERR if channel == STDERR else Stream.STDOUT, data
+
+    async def resize(self, *, rows: int, columns: int) -> None:
+        size = json.dumps({"Height": rows, "Width": columns}).encode()
+        await self._socket.send_bytes(bytes((SIZE,)) + size)
+
+    async def exit_code(self) -> int | None:
+        return self._exit_code
+
+
+@asynccontextmanager
+async def open_stream(
+    http: httpx2.AsyncClient, pod: str, namespace: str, command: Sequence[str], *, has_input: bool, tty: bool
+) -> AsyncIterator[PodStream]:
+    """`command` are words, never a shell's text; none of them: the pod's first process is joined."""
+    query: dict[str, Any] = {"container": CONTAINER, "stdout": "true", "stdin": str(has_input).lower()}
+    query |= {"tty": str(tty).lower(), "stderr": str(not tty).lower()}
+    query |= {"command": list(command)} if command else {}
+    path = PODS.path(namespace, pod, "exec" if command else "attach")
+    try:
+        async with http.websocket(path, subprotocols=[PROTOCOL], params=query) as socket:
+            yield PodStream(socket, has_terminal=tty)
+    except httpx2.HTTPError as exc:
+        raise broken(exc) from exc
+    except BaseExceptionGroup as group:  # the socket's task group wraps whatever passes through it
+        raise innermost(group) from None
+
+
+def innermost(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    only: BaseException = group
+    while isinstance(only, BaseExceptionGroup) and len(only.exceptions) == 1:
+        only = only.exceptions[0]
+    return broken(only) if isinstance(only, httpx2.HTTPError) else only
+
+
+def exit_code(verdict: Document) -> int:
+    if verdict.get("status") == "Success":
+        return 0
+    for cause in verdict.get("details", {}).get("causes", []):
+        if cause.get("reason") == "ExitCode":
+            return int(cause["message"])
+    raise Unavailable(str(verdict.get("message", "the command could not be run")), code="kube-unavailable")
+
+
+def broken(exc: Exception) -> Unavailable:
+    return Unavailable(f"the Kubernetes API server does not answer: {exc}", code="kube-unavailable")

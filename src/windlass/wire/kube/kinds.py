@@ -1,0 +1,35 @@
+"""The kinds of objects we speak of with an API server, and each one's way in its API."""
+
+from typing import Final
+
+_PREFIXES: Final = {"v1": "/api/v1"}
+
+
+class Kind:
+    """A kind of object and its way in the API: `Kind("v1", "pods")`."""
+
+    def __init__(self, api_version: str, plural: str, *, is_namespaced: bool = True) -> None:
+        self.prefix = _PREFIXES.get(api_version, f"/apis/{api_version}")
+        self.plural = plural
+        self.is_namespaced = is_namespaced
+
+    def path(self, namespace: str = "", name: str = "", sub: str = "") -> str:
+        parts = [
+            self.prefix,
+            f"namespaces/{namespace}" if self.is_namespaced and namespace else "",
+            self.plural,
+            name,
+            sub,
+        ]
+        return "/".join(part for part in parts if part)
+
+
+PODS: Final = Kind("v1", "pods")
+CLAIMS: Final = Kind("v1", "persistentvolumeclaims")
+CONFIG_MAPS: Final = Kind("v1", "configmaps")
+SECRETS: Final = Kind("v1", "secrets")
+EVENTS: Final = Kind("v1", "events")
+NODES: Final = Kind("v1", "nodes", is_namespaced=False)
+NAMESPACES: Final = Kind("v1", "namespaces", is_namespaced=False)
+STORAGE_CLASSES: Final = Kind("storage.k8s.io/v1", "storageclasses", is_namespaced=False)
+JOBS: Final = Kind("windlass.dev/v1", "ephemeralaccelerationjobs")
