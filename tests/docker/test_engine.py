@@ -18,7 +18,7 @@ from tests.parts.engine_api import EngineApi
 from tests.parts.podman import PodmanService
 from tests.parts.registry import Registry
 from tests.parts.waiting import wait_until
-from windlass.adapters.runtime.docker import DockerRuntime, find_engine
+from windlass.adapters.runtime.docker import DockerRuntime, find_engine, finding
 from windlass.core.errors import Conflict, Invalid, Unavailable
 from windlass.core.model.assignment import Assignment
 from windlass.core.model.ids import JobId, Millis, RunId, TenantId, VolumeId
@@ -29,7 +29,7 @@ from windlass.ports.runtime import ImageUnavailable, LogPosition, Observed, Phas
 
 pytestmark = [pytest.mark.anyio, pytest.mark.docker]
 
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 180
 
 
 def an_assignment(name: str, script: str, **changes: Any) -> Assignment:
@@ -401,7 +401,8 @@ async def test_the_engine_that_answers_is_found(docker_engine: DockerEngine) -> 
     ]
 
 
-async def test_an_engine_that_hangs_is_not_found(docker_engine: DockerEngine) -> None:
+async def test_an_engine_that_hangs_is_not_found(docker_engine: DockerEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finding, "NAMED_SECONDS", 0.5)
     docker_engine.pause()
     try:
         found = await find_engine({}, docker_engine.host)

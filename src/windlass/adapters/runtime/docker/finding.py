@@ -11,6 +11,8 @@ from windlass.adapters.runtime.docker.engine import Engine
 from windlass.core.errors import WindlassError
 
 ANSWER_SECONDS: Final = 2.0
+NAMED_SECONDS: Final = 15.0
+"""For the one that was named, or used before: a busy machine is no reason to do without it, or to refuse to start."""
 
 
 class Tried(Struct, frozen=True, kw_only=True):
@@ -29,7 +31,8 @@ async def find_engine(environ: Mapping[str, str], docker_host: str | None = None
     """With `docker_host` only that one; else DOCKER_HOST, then the places where Docker and Podman listen."""
     tried: list[Tried] = []
     for text in (docker_host,) if docker_host else usual_places(environ):
-        why_not = await _why_not(text, environ)
+        is_named = text in (docker_host, environ.get("DOCKER_HOST"))
+        why_not = await _why_not(text, environ, NAMED_SECONDS if is_named else ANSWER_SECONDS)
         if why_not is None:
             return Found(docker_host=text, tried=tuple(tried))
         tried.append(Tried(address=text, why_not=why_not))
@@ -47,7 +50,7 @@ def usual_places(environ: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(places))
 
 
-async def _why_not(text: str, environ: Mapping[str, str]) -> str | None:
+async def _why_not(text: str, environ: Mapping[str, str], seconds: float) -> str | None:
     """None when it answers."""
     try:
         address: Address = parse_address(text, environ)
@@ -59,12 +62,12 @@ async def _why_not(text: str, environ: Mapping[str, str]) -> str | None:
     except PermissionError:
         return "permission denied"
     try:
-        with anyio.fail_after(ANSWER_SECONDS):
+        with anyio.fail_after(seconds):
             await engine.ping()
     except WindlassError as exc:
         return exc.message
     except TimeoutError:
-        return f"no answer within {ANSWER_SECONDS:.0f} s"
+        return f"no answer within {seconds:.0f} s"
     finally:
         await engine.close()
     return None

@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
+import anyio
+
 from windlass.adapters.runtime.docker.engine import Engine
 from windlass.adapters.runtime.docker.frames import Frames
 from windlass.adapters.runtime.docker.hijack import Hijacked
@@ -12,7 +14,8 @@ from windlass.ports.runtime import Stream
 
 END_OF_INPUT: Final = b"\x04"
 """What a terminal has instead of an end of file."""
-END_SECONDS: Final = 5.0
+END_SECONDS: Final = 10.0
+_LOOK_SECONDS: Final = 0.02
 
 
 class EngineTerminal:
@@ -103,8 +106,15 @@ async def executed(
     path = f"/exec/{made['Id']}"
 
     async def exit_code() -> int | None:
-        record = await engine.call("GET", f"{path}/json")
-        return None if record.get("Running") else record.get("ExitCode")
+        """As with a container, the stream closes a moment before the engine notes the end; a busy one takes its time."""
+        with anyio.move_on_after(END_SECONDS):
+            while True:
+                record = await engine.call("GET", f"{path}/json")
+                code: int | None = record.get("ExitCode")
+                if not record.get("Running"):
+                    return code
+                await anyio.sleep(_LOOK_SECONDS)
+        return None
 
     async with engine.hijack(f"{path}/start", params={}, body={"Detach": False, "Tty": wants_terminal}) as stream:
         yield EngineTerminal(engine, stream, has_terminal=wants_terminal, path=path, exit_code=exit_code)
