@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from tests.e2e.server import WindlassServer
 
-_CONNECT_SECONDS = 10
+_CONNECT_SECONDS = 120
 
 
 class Submitters:

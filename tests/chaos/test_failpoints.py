@@ -52,7 +52,7 @@ def test_a_cancel_that_was_acknowledged_wins_over_a_killed_server(docker_engine:
     with WindlassServer(docker_host=docker_engine.host, environ=armed("cancel.after_commit")) as server:
         server.cli("run", "--detach", "--name", "victim", IMAGE, "--", "sleep", "600")
         wait_for(lambda: state(server, "victim") == "RUNNING", 120, "RUNNING")
-        server.cli("cancel", "victim", check=False, timeout=60)
+        server.cli("cancel", "victim", check=False, timeout=240)
         wait_for(lambda: not server.is_running, 120, "the server to die")
         server.extra = {}
         server.start()
@@ -76,7 +76,9 @@ def armed(place: str) -> dict[str, str]:
 def submit_until_heard(server: WindlassServer) -> str:
     """The name when the server lived to answer; empty when it died over it."""
     script = "echo once >> /artifacts/starts"
-    said = server.cli("run", "--detach", "--name", "survivor", IMAGE, "--", "sh", "-c", script, check=False, timeout=90)
+    said = server.cli(
+        "run", "--detach", "--name", "survivor", IMAGE, "--", "sh", "-c", script, check=False, timeout=240
+    )
     return "survivor" if said.code in (0, 5) else ""
 
 

@@ -44,7 +44,7 @@ class _Passing(socketserver.BaseRequestHandler):
 
     def handle(self) -> None:
         address = (self.server.target.hostname or "", self.server.target.port or 80)
-        with socket.create_connection(address, timeout=20) as beyond:
+        with socket.create_connection(address, timeout=240) as beyond:
             beyond.sendall(whole_message(self.request))
             answer = whole_message(beyond)  # the server has committed: only now is the answer lost
         if self.server.chance.random() < self.server.lost:
@@ -95,7 +95,7 @@ def submit_through(server: WindlassServer, proxy: LossyProxy, key: str) -> str:
     body = json.dumps({"apiVersion": "windlass.dev/v1", "kind": "Job", "metadata": {}, "spec": spec}).encode()
     headers = {"Authorization": f"Bearer {server.token}", "Content-Type": "application/json", "Idempotency-Key": key}
     while True:
-        connection = http.client.HTTPConnection("127.0.0.1", proxy.server_address[1], timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", proxy.server_address[1], timeout=240)
         try:
             connection.request("POST", "/api/v1/jobs", body, {**headers, "Connection": "close"})
             response = connection.getresponse()

@@ -33,7 +33,7 @@ def complete(bin_dir: Path, url: str, *words: str) -> list[str]:
     quoted = " ".join(f"'{word}'" for word in ("windlass", *words))
     environ = {**os.environ, "PATH": f"{bin_dir}:{os.environ['PATH']}", "WINDLASS_URL": url, "WINDLASS_TOKEN": "t"}
     script = ASK.format(words=quoted, index=len(words))
-    done = subprocess.run(["bash", "--norc", "-c", script], env=environ, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["bash", "--norc", "-c", script], env=environ, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 
@@ -54,5 +54,5 @@ def test_a_server_that_does_not_answer_completes_to_nothing(bin_dir: Path, free_
     ("shell", "mark"), [("zsh", "#compdef windlass"), ("fish", "complete --no-files --command windlass")]
 )
 def test_the_other_shells_get_their_script(bin_dir: Path, shell: str, mark: str) -> None:
-    done = subprocess.run([bin_dir / "windlass", "completion", shell], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([bin_dir / "windlass", "completion", shell], capture_output=True, text=True, timeout=240)
     assert mark in done.stdout

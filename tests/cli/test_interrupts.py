@@ -1,5 +1,6 @@
 """Ctrl-C in a real terminal while a job is followed: cancel, detach, continue; and a second one cancels."""
 
+import codecs
 import os
 import pty
 import select
@@ -17,7 +18,7 @@ from tests.cli.stub import Stub
 from windlass.cli import exits
 
 PROGRAM = "from windlass.cli.app import build; build({})()"
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 180
 
 
 class Person:
@@ -25,6 +26,7 @@ class Person:
 
     def __init__(self, pid: int, terminal: int) -> None:
         self._pid, self._terminal = pid, terminal
+        self._decode = codecs.getincrementaldecoder("utf-8")().decode  # what is read at once may end within a character
         self.seen = ""
 
     def reads(self, words: str) -> None:
@@ -33,7 +35,7 @@ class Person:
             ready, _, _ = select.select([self._terminal], [], [], max(0.0, deadline - time.monotonic()))
             assert ready, f"{words!r} did not appear in {self.seen!r}"
             try:
-                self.seen += os.read(self._terminal, 65536).decode()
+                self.seen += self._decode(os.read(self._terminal, 65536))
             except OSError:
                 raise AssertionError(f"it ended without {words!r}: {self.seen!r}") from None
 

@@ -49,7 +49,7 @@ def test_quick_verbs_import_nothing_heavy(stub: Stub, tmp_path: Path, words: tup
     stub.jobs["a"] = a_job("a")
     environ = {**os.environ, "WINDLASS_URL": stub.url, "WINDLASS_DATA_DIR": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, "-c", PROBE, *words], env=environ, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", PROBE, *words], env=environ, capture_output=True, text=True, timeout=240
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "HEAVY"

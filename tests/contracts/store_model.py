@@ -207,7 +207,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     async def _watched(self, after: int, prefix: str, commits: int) -> list[tuple[Change, ...]] | type[Compacted]:
         try:
-            with anyio.fail_after(30):
+            with anyio.fail_after(120):
                 async with self.store.watch(after=after, prefix=prefix) as changes:
                     return [tuple(await anext(changes)) for _ in range(commits)]
         except Compacted as error:

@@ -8,7 +8,7 @@ import pytest
 from tests.contracts.store_subject import Subject
 from windlass.ports.store import Change, Compacted, Delete, Deposed, Expect, Put, Refused, Store
 
-DEADLINE_SECONDS = 30
+DEADLINE_SECONDS = 180
 
 
 class Watches:

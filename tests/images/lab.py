@@ -228,7 +228,7 @@ def docker_ids(host: str) -> dict[str, str]:
 
 def crictl_ids(binary: Path, endpoint: str) -> dict[str, str]:
     command = [str(binary), "--runtime-endpoint", endpoint, "--image-endpoint", endpoint, "images", "-o", "json"]
-    done = subprocess.run(command, capture_output=True, check=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, check=True, timeout=240)
     return {tag: image["id"] for image in json.loads(done.stdout)["images"] or [] for tag in image["repoTags"] or []}
 
 

@@ -92,7 +92,7 @@ def _put_blob(registry: str, repository: str, blob: bytes) -> None:
 
 def _request(method: str, url: str, body: bytes | None, headers: dict[str, str]) -> "urllib.request.addinfourl":
     request = urllib.request.Request(url, data=body, method=method, headers=headers)
-    return urllib.request.urlopen(request, timeout=60)
+    return urllib.request.urlopen(request, timeout=240)
 
 
 def _digest(blob: bytes) -> str:

@@ -209,7 +209,7 @@ def test_a_signal_ends_the_run_the_remote_pull_and_the_lock(
     process = subprocess.Popen(command("-c", config), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
     wait_for(lambda: pulling(marker), 120, "the pull to begin")
     process.send_signal(number)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=240)
     assert process.returncode == code
     assert f"interrupted by signal {number.value}" in errors.decode()
     assert f"SYNC INTERRUPTED: signal {number.value}" in logged(tmp_path / "logs")
@@ -273,7 +273,7 @@ def test_on_a_terminal_every_node_has_a_bar(half_synced: tuple[Path, str, LabNod
     with contextlib.suppress(OSError):  # the terminal goes with the last process that has it open
         while piece := os.read(shown, 4096):
             drawn += piece
-    summary, _ = process.communicate(timeout=60)
+    summary, _ = process.communicate(timeout=240)
     os.close(shown)
     assert process.returncode == 0
     assert two.name in drawn.decode()

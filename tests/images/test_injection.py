@@ -39,7 +39,7 @@ def canary(tmp_path: Path) -> Path:
 def image_sync(*arguments: object, cwd: Path) -> "subprocess.CompletedProcess[str]":
     script = "from windlass.images.command import image_sync; image_sync(prog_name='image-sync')"
     command = [sys.executable, "-c", script, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=cwd)
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, cwd=cwd)
 
 
 @pytest.mark.parametrize("weapon", WEAPONS)

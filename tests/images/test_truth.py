@@ -191,7 +191,7 @@ def test_what_was_got_before_a_signal_has_its_line(lab: Lab, tmp_path: Path) -> 
     wait_for(lambda: pulling(marker), 120, "the slow pull")
     wait_for(lambda: f"{names[0]}: SUCCESS" in logged(tmp_path / "logs"), 120, "the quick pull")
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
+    process.communicate(timeout=240)
     assert process.returncode == 143
     (line,) = logged(tmp_path / "logs", "success_images").splitlines()
     assert line.endswith(f"{lacks.name} {names[0]} - SUCCESS")

@@ -112,7 +112,7 @@ def _make_base(archive: Path) -> None:
         rootfs = Path(scratch, "rootfs")
         rootfs.mkdir()
         for package in _download_packages(Path(scratch)):
-            subprocess.run([present.program("dpkg-deb"), "-x", package, rootfs], check=True, timeout=60)
+            subprocess.run([present.program("dpkg-deb"), "-x", package, rootfs], check=True, timeout=240)
         for directory in UNWANTED:
             shutil.rmtree(rootfs / directory, ignore_errors=True)
         python = os.readlink(rootfs / "usr" / "bin" / "python3")  # "python3.11": the wheels are this one's

@@ -35,7 +35,7 @@ def write_jpeg(
     source.write_bytes(framed_png(size, inner, colour, frame))
     script = "import sys; from PIL import Image; Image.open(sys.argv[1]).save(sys.argv[2], 'JPEG', quality=100, subsampling=0)"
     subprocess.run(
-        [sys.executable, "-c", script, source, path], check=True, timeout=60, env={"PYTHONPATH": str(packages)}
+        [sys.executable, "-c", script, source, path], check=True, timeout=240, env={"PYTHONPATH": str(packages)}
     )
     source.unlink()
 

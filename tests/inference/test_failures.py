@@ -158,7 +158,7 @@ def test_a_failure_is_one_clear_line_and_an_exit_code_of_its_own(bench: Workbenc
 def test_missing_packages_are_a_clear_line_too(bench: Workbench) -> None:
     bench.variables["PYTHONPATH"] = str(EXAMPLE)
     done = subprocess.run(
-        [sys.executable, "-S", "-m", "infer"], env=bench.variables, capture_output=True, text=True, timeout=60
+        [sys.executable, "-S", "-m", "infer"], env=bench.variables, capture_output=True, text=True, timeout=240
     )
     assert done.returncode == Exit.DEPENDENCY_MISSING
     assert "requirements.txt" in done.stderr

@@ -20,7 +20,7 @@ def test_the_readme_documents_every_setting() -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=240,
     )
     flags = set(re.findall(r"^  --([a-z0-9-]+) ", shown.stdout, re.MULTILINE))
     rows = re.findall(r"^\| `WINDLASS_([A-Z0-9_]+)` \|", (EXAMPLE / "README.md").read_text(), re.MULTILINE)

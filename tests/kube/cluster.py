@@ -115,7 +115,7 @@ class KubeCluster(Place):
         if self._context is None:
             self._context = ssl.create_default_context(cafile=str(self.authority))
             self._context.load_cert_chain(self.pki / "admin.crt", self.pki / "admin.key")
-        connection = http.client.HTTPSConnection(self.address, API_PORT, timeout=10, context=self._context)
+        connection = http.client.HTTPSConnection(self.address, API_PORT, timeout=60, context=self._context)
         try:
             connection.request("GET", path)
             answer = connection.getresponse()

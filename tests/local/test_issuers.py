@@ -47,7 +47,7 @@ def test_an_issuer_in_a_network_nobody_allowed_is_not_asked() -> None:
                 "-H",
                 f"Authorization: Bearer {issuer.sign()}",
             ]
-            done = subprocess.run([*command, address], capture_output=True, text=True, timeout=60)
+            done = subprocess.run([*command, address], capture_output=True, text=True, timeout=240)
             assert done.stdout == "503"
             assert issuer.fetches == []
 

@@ -87,7 +87,7 @@ async def test_a_follower_sees_lines_as_they_come_and_ends_with_the_log(tmp_path
             seen.append(entry.text)
             arrived.set()
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(120):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(follow)
             async with logs.writer(RUN) as writer:

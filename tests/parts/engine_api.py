@@ -79,7 +79,7 @@ class EngineApi:
         """GET, decoded."""
         return json.loads(self.call("GET", path, query=query))
 
-    def answers(self, timeout: float = 2) -> bool:
+    def answers(self, timeout: float = 30) -> bool:
         """Whether the engine speaks at all."""
         try:
             return self.call("GET", "/_ping", timeout=timeout).strip() == b"OK"

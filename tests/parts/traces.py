@@ -57,7 +57,7 @@ def sweep(traces: Traces) -> None:
     """Remove everything but the directory; safe to call twice, and when half of it is gone."""
     for command in traces.farewells:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
+            subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=240, check=False)
     for known in traces.processes:
         if known.born and _born(known.pid) == known.born:
             with contextlib.suppress(ProcessLookupError):

@@ -45,7 +45,7 @@ def test_a_kill_at_any_statement_of_a_migration_is_harmless(tmp_path: Path) -> N
     for statement in range(1, 100):
         path = tmp_path / f"{statement}.db"
         command = [sys.executable, "-m", "tests.store.migrating", str(path), str(statement)]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
         if done.returncode == 0:
             break
         assert done.returncode == -9, done.stderr

@@ -32,7 +32,7 @@ class Line:
 
     async def hear(self, commits: int, *, after: int = 0, prefix: str = "") -> list[int]:
         async with self.hub.watch(after=after, prefix=prefix) as changes:
-            with anyio.fail_after(10):
+            with anyio.fail_after(120):
                 return [(await anext(changes))[0].revision for _ in range(commits)]
 
     async def _replay(self, after: int) -> Sequence[Committed]:
