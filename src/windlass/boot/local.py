@@ -14,7 +14,9 @@ from windlass.adapters.failpoints.environment import from_environment
 from windlass.adapters.fetcher.http import HttpFetcher
 from windlass.adapters.ids.system import SystemIds
 from windlass.adapters.logs.files import FileLogs
+from windlass.adapters.readmodel.scribe import Scribe
 from windlass.adapters.readmodel.sqlite import SqliteReadTables
+from windlass.adapters.readmodel.written import WrittenTables
 from windlass.adapters.runtime.docker.finding import Found, find_engine
 from windlass.adapters.runtime.docker.runtime import DockerRuntime
 from windlass.adapters.runtime.process.runtime import ProcessRuntime
@@ -69,9 +71,9 @@ class Local:
 
 @asynccontextmanager
 async def open_local(
-    settings: Settings, installation: Installation, environ: Mapping[str, str]
+    settings: Settings, installation: Installation, environ: Mapping[str, str], scribe: Scribe | None = None
 ) -> AsyncIterator[Local]:
-    """Everything opened and wired, nothing running yet."""
+    """Everything opened and wired, nothing running yet. Without a scribe this process writes the read model itself."""
     ids = SystemIds()
     who = installation.identity(ids.uuid7())
     clock = ServiceClock(installation.clock)
@@ -79,7 +81,8 @@ async def open_local(
         runtime, found = await stack.enter_async_context(open_runtime(settings, installation, who, clock, environ))
         machine = await runtime.machine()
         store = await stack.enter_async_context(SqliteStore.open(installation.store))
-        tables = SqliteReadTables(installation.read_model)
+        path = installation.read_model
+        tables = WrittenTables(path, scribe) if scribe is not None else SqliteReadTables(path)
         stack.callback(tables.close)
         blobs = await DirectoryBlobs.open(installation.blobs)
         fetcher = HttpFetcher(allowed_networks=settings.fetch_networks)

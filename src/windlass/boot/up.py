@@ -1,4 +1,4 @@
-"""`windlass up`: everything on this machine in one process, in the foreground."""
+"""`windlass up`: everything on this machine in one process, in the foreground; only the read model's writer stands beside it."""
 
 import os
 import signal
@@ -29,6 +29,7 @@ def command(config: Path | None, **flags: Any) -> None:
     """
     import anyio
 
+    from windlass.adapters.readmodel import scribe
     from windlass.boot import logging
     from windlass.boot.installation import Installation
     from windlass.boot.settings import load
@@ -36,14 +37,14 @@ def command(config: Path | None, **flags: Any) -> None:
     settings = load(os.environ, {name: value for name, value in flags.items() if value is not None}, config)
     logging.configure(settings.log_level)
     installation = Installation(settings.data_dir)
-    with installation.locked():
+    with scribe.forked() as writer, installation.locked():
         try:
-            anyio.run(_serve, settings, installation, backend_options={"use_uvloop": True})
+            anyio.run(_serve, settings, installation, writer, backend_options={"use_uvloop": True})
         except BaseExceptionGroup as group:
             raise _cause(group) from None
 
 
-async def _serve(settings: Any, installation: Any) -> None:
+async def _serve(settings: Any, installation: Any, scribe: Any) -> None:
     import anyio
 
     from windlass.api.server import serve
@@ -52,7 +53,7 @@ async def _serve(settings: Any, installation: Any) -> None:
     from windlass.boot.local import open_local
     from windlass.boot.tuning import tune
 
-    async with open_local(settings, installation, os.environ) as local, anyio.create_task_group() as tasks:
+    async with open_local(settings, installation, os.environ, scribe) as local, anyio.create_task_group() as tasks:
         app, token = await make_application(local, settings, installation)
         tasks.start_soon(_stop_on_signal, tasks.cancel_scope)
         tasks.start_soon(local.run)

@@ -1,13 +1,13 @@
 """The read model: follows the store's watch into tables of its own and answers every list, search, page and stream from them."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
 import anyio
 import structlog
-from anyio.streams.memory import MemoryObjectSendStream
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from windlass.core.errors import NotFound, Unavailable
 from windlass.core.model.audit import AuditPage, AuditQuery
@@ -26,6 +26,7 @@ T = TypeVar("T")
 _FOLLOWER_BACKLOG = 1024
 PATIENCE_SECONDS: Final = 1.0
 """With a read model that is behind; then a list is answered stale, and says so."""
+_COMMITS_TOGETHER = 64
 
 
 class Offload(Protocol):
@@ -72,7 +73,7 @@ class ReadModel:
         while True:
             try:
                 await self._follow_store()
-            except Compacted:
+            except* Compacted:
                 await self._start_over()
 
     async def caught_up(self, revision: int | None = None, *, timeout: float | None = None) -> bool:
@@ -156,9 +157,16 @@ class ReadModel:
             send.close()
 
     async def _follow_store(self) -> None:
-        async with self._store.watch(after=self._revision, prefix=ROOT) as batches:
-            async for changes in batches:
-                await self._take_in(changes)
+        """Commits that came while others were taken in are taken in together: a transaction costs more than its rows."""
+        send, receive = anyio.create_memory_object_stream[Sequence[Change]](_COMMITS_TOGETHER)
+        async with (
+            self._store.watch(after=self._revision, prefix=ROOT) as commits,
+            anyio.create_task_group() as tasks,
+            receive,
+        ):
+            tasks.start_soon(_hand_on, commits, send)
+            async for first in receive:
+                await self._take_in([*first, *_waiting(receive)])
 
     async def _take_in(self, changes: Sequence[Change]) -> None:
         revision = changes[-1].revision
@@ -190,3 +198,16 @@ class ReadModel:
                 follower.close()
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                 self._followers.pop(follower, None)
+
+
+async def _hand_on(commits: AsyncIterator[Sequence[Change]], to: MemoryObjectSendStream[Sequence[Change]]) -> None:
+    async with to:
+        async for changes in commits:
+            await to.send(changes)
+
+
+def _waiting(stream: MemoryObjectReceiveStream[Sequence[Change]]) -> Iterator[Change]:
+    """What is there already; nothing is waited for."""
+    with suppress(anyio.WouldBlock):
+        for _ in range(_COMMITS_TOGETHER):
+            yield from stream.receive_nowait()

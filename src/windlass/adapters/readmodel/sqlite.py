@@ -46,6 +46,10 @@ class SqliteReadTables:
         # What is lost in a power cut is taken in again from the store's watch: no sync per commit is needed.
         self._db.pragma("synchronous", "normal")
         self._migrate()
+        self.refresh()
+
+    def refresh(self) -> None:
+        """What is kept in memory of them, as the tables say it now: someone else may have written."""
         self._seq = cast(int, self._one("SELECT seq FROM position"))
 
     def close(self) -> None:
@@ -66,6 +70,13 @@ class SqliteReadTables:
             return ()
         left = (view for job in taken.touched if (view := self._view_of(job)) is not None)
         return (*left, *taken.erased)
+
+    def views_in(self, changes: Sequence[Change]) -> tuple[JobView, ...]:
+        """The jobs that changed, when the changes were taken in already."""
+        taken = TakenIn(self._job_before, self._node_before, self._view_of, seq=self._seq)
+        for change in changes:
+            taken.take(change)
+        return tuple(view for job in taken.touched if (view := self._view_of(job)) is not None)
 
     def reset(self, changes: Sequence[Change], revision: int) -> None:
         with self._db:

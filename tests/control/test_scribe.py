@@ -1,0 +1,91 @@
+"""The tables that a scribe writes and the server reads: the same answers, the same refusals, and no change taken in twice."""
+
+from pathlib import Path
+
+import pytest
+
+from windlass.adapters.readmodel.scribe import Apply, Open, Order, Scribe, ScribeLost, forked
+from windlass.adapters.readmodel.sqlite import SqliteReadTables
+from windlass.adapters.readmodel.written import WrittenTables
+from windlass.core.errors import Unavailable
+from windlass.core.model.ids import Millis
+from windlass.core.model.views import EventQuery, JobView
+from windlass.core.world.records import Table, encode, store_key
+from windlass.ports.store import Change
+from windlass.testing.builders import a_node
+
+EVERYTHING = EventQuery(tenants=None, limit=100)
+
+
+def a_change(revision: int) -> Change:
+    return Change(revision=revision, key=store_key(Table.NODES, f"n{revision}"), value=encode(a_node(f"n{revision}")))
+
+
+def test_what_the_scribe_took_in_is_read_beside_it(tmp_path: Path) -> None:
+    with forked() as scribe:
+        tables = WrittenTables(tmp_path / "history.db", scribe)
+        tables.apply([a_change(1)], 1)
+        tables.apply([a_change(2)], 2, tells=False)
+        tables.forget_audit(Millis(1))
+        tables.forget_scaling(Millis(1))
+        assert (tables.revision(), len(tables.events(EVERYTHING))) == (2, 2)
+        tables.close()
+    again = SqliteReadTables(tmp_path / "history.db")
+    assert again.revision() == 2
+    again.close()
+
+
+def test_a_damaged_file_is_refused_in_the_same_words(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    path.write_bytes(b"not a database at all" * 100)
+    with pytest.raises(Unavailable) as alone:
+        SqliteReadTables(path)
+    with forked() as scribe, pytest.raises(Unavailable) as beside:
+        WrittenTables(path, scribe)
+    assert (
+        (beside.value.code, beside.value.hint)
+        == (alone.value.code, alone.value.hint)
+        == ("history-damaged", alone.value.hint)
+    )
+    assert beside.value.message == alone.value.message
+
+
+def test_what_cannot_be_written_is_said_with_a_way_on(tmp_path: Path) -> None:
+    with forked() as scribe:
+        tables = WrittenTables(tmp_path / "history.db", scribe)
+        spoiler = SqliteReadTables(tmp_path / "history.db")
+        spoiler._db.execute("DROP TABLE events")
+        with pytest.raises(Unavailable) as refused:
+            tables.apply([a_change(1)], 1)
+        assert refused.value.code == "history-unwritable"
+        assert refused.value.hint
+        assert tables.revision() == 0
+        spoiler.close()
+        tables.close()
+
+
+@pytest.mark.parametrize("is_carried_out", [True, False])
+def test_an_order_without_an_answer_is_carried_out_once(tmp_path: Path, is_carried_out: bool) -> None:
+    tables = WrittenTables(tmp_path / "history.db", _Mute(tmp_path / "history.db", is_carried_out=is_carried_out))
+    tables.apply([a_change(1)], 1)
+    tables.apply([a_change(2)], 2)
+    assert [event.revision for event in tables.events(EVERYTHING)] == [1, 2]
+    assert tables.revision() == 2
+    tables.close()
+
+
+class _Mute(Scribe):
+    """Opens, and is lost at the next order, after it or before."""
+
+    def __init__(self, path: Path, *, is_carried_out: bool) -> None:
+        self.pid = 0
+        self._tables = SqliteReadTables(path)
+        self._is_carried_out = is_carried_out
+
+    def call(self, order: Order) -> tuple[JobView, ...]:
+        if isinstance(order, Open):
+            return ()
+        if self._is_carried_out and isinstance(order, Apply):
+            self._tables.apply(order.changes, order.revision)
+        self._tables.close()
+        raise ScribeLost("made so")
