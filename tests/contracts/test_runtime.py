@@ -1,5 +1,6 @@
 """The runtime contract on the fake, on a real Docker Engine and on a real Podman."""
 
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
@@ -26,7 +27,8 @@ from windlass.ports.runtime import ImageUnavailable, LogPosition, Observed, Phas
 from windlass.testing.runtime import FakeMachine, FakeRuntime
 from windlass.testing.virtual import VirtualClock, VirtualLoop, run_virtual
 
-INSTALLATION, NODE = "contract", "node"
+INSTALLATION, NODE = f"contract-{secrets.token_hex(4)}", "node"
+"""What an installation has outside its engine (cgroups of slices) is named by its id: no two runs of the tests share one."""
 
 
 class FakeHarness:

@@ -1,6 +1,7 @@
 """Slices on real engines: own cgroup parent, with limits, and the label; and where there can be none, why."""
 
 import os
+import secrets
 import stat
 from pathlib import Path
 
@@ -8,9 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from tests.contracts.runtime_slices import CUT
-from tests.docker.test_engine import an_assignment, opened
+from tests.contracts.runtime_suite import RealClock
+from tests.docker.test_engine import an_assignment
 from tests.parts.engine_api import EngineApi
-from windlass.adapters.runtime.docker import groups
+from windlass.adapters.runtime.docker import DockerRuntime, groups
 from windlass.adapters.runtime.docker.address import parse_address
 from windlass.adapters.runtime.docker.engine import Facts
 from windlass.adapters.runtime.docker.groups import find_groups
@@ -33,7 +35,8 @@ async def test_a_container_of_a_slice_lies_below_the_slices_own_cgroup_with_its_
 ) -> None:
     assignment = replace(an_assignment("cut", "sleep 3600"), slice=CUT)
     other = an_assignment("whole", "sleep 3600")
-    async with opened(engine) as runtime:
+    installation = f"slices-{secrets.token_hex(4)}"
+    async with DockerRuntime.open(engine.host, installation=installation, node="n1", clock=RealClock()) as runtime:
         try:
             for one in (assignment, other):
                 await runtime.ensure_volume(one.volume, labels={})

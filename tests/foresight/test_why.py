@@ -7,17 +7,22 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from tests.api.home import ApiHome, api_home, manifest
+from tests.api.home import IMAGE, ApiHome, api_home, manifest
+from tests.core.pool_home import node_of
 from windlass.core.model.calendar import day_of
 from windlass.core.model.ids import Millis, NodeId, PoolId, TenantId
 from windlass.core.model.money import Micros
 from windlass.core.model.node import Node, NodeState
+from windlass.core.model.pool import Worker
 from windlass.core.model.resources import Resources
 from windlass.core.model.spending import DayTotal, PoolTotal, total_id
 from windlass.core.model.tenant import Budget, BurstPolicy, Quota, QuotaPolicy, Tenant
 from windlass.core.model.views import EventQuery
 from windlass.core.world.bursts import ask_burst, end_burst
 from windlass.core.world.records import Table
+from windlass.core.world.workers import join_node
+from windlass.ports.runtime import ImageUnavailable
+from windlass.testing.provisioner import MemoryProvisioner
 
 GIB = 1 << 30
 LOCAL = TenantId("local")
@@ -306,6 +311,141 @@ async def behind_an_own_job(scene: Scene) -> None:
     await scene.again(priority=int(first["values"]["priority"]), **cores(1))
 
 
+# — pools that grow —
+
+
+WORKER = {"cpu": "1", "memory": "64Mi"}
+
+
+async def a_pool(scene: Scene, *, is_paused: bool = False, **scaling: Any) -> None:
+    said = {"max": 2, "worker": WORKER, "triggers": [{"measure": "depth", "up": 1, "down": 0}], **scaling}
+    document = {
+        "apiVersion": "windlass.dev/v1",
+        "kind": "Pool",
+        "metadata": {"name": "grow"},
+        "spec": {"kind": "dynamic", "scaling": said, "paused": is_paused},
+    }
+    answer = await scene.api.client.post("/api/v1/pools", json=document, headers=scene.api.bearer(roles=ADMIN))
+    assert answer.status_code == 201, answer.text
+
+
+async def come(scene: Scene, count: int) -> None:
+    """So many workers have joined, as soon as they are asked for. Nobody serves them, but they have room."""
+    fleet, read_model = scene.world.tables.fleet, scene.api.home.plane.read_model
+    with anyio.fail_after(60):
+        while True:
+            seen, asked = read_model.revision, [one for one in fleet.workers.values() if one.state == "asked"]
+            for worker in asked:
+                await scene.decide(
+                    lambda now, worker=worker: join_node(scene.world, node_of(worker, scene.world), now=now)
+                )
+            if sum(one.state == "ready" for one in fleet.workers.values()) >= count:
+                return
+            if not asked:
+                await read_model.beyond(seen)
+
+
+async def scale(scene: Scene, workers: int) -> None:
+    answer = await scene.api.client.post(
+        "/api/v1/pools/grow/scale", json={"workers": workers}, headers=scene.api.bearer(roles=ADMIN)
+    )
+    assert answer.status_code == 200, answer.text
+
+
+async def one_busy_worker(scene: Scene, **scaling: Any) -> None:
+    """Of another tenant's job, so that nothing of its own could make room."""
+    await a_pool(scene, **scaling)
+    await scene.submit("theirs", tenant="other", pool="grow", **cores(1))
+    await come(scene, 1)
+    with anyio.fail_after(60):
+        while not any(run.tenant == "other" for run in scene.world.tables.runs.values()):
+            await scene.api.home.plane.read_model.beyond(scene.api.home.plane.read_model.revision)
+
+
+async def pool_at_its_maximum(scene: Scene) -> None:
+    await one_busy_worker(scene, max=1)
+    await scene.submit("mine", pool="grow", **cores(1))
+    found = await scene.why()
+    assert held_by(found) == ("pool", "grow has 1 workers, and may have no more than 1")
+    gate = next(gate for gate in found["gates"] if gate["holds"])
+    assert gate["numbers"] == {"ready": 1, "idle": 0, "coming": 0, "ending": 0, "workersMax": 1}
+    assert advised(found, "pool-max")["values"] == {"scaling.max": "2"}
+    answer = await scene.api.client.patch(
+        "/api/v1/pools/grow", json={"spec": {"scaling": {"max": 2}}}, headers=scene.api.bearer(roles=ADMIN)
+    )
+    assert answer.status_code == 200, answer.text
+    await scale(scene, 2)
+    await come(scene, 2)
+
+
+async def pool_that_is_paused(scene: Scene) -> None:
+    await a_pool(scene, is_paused=True)
+    await scene.submit("mine", pool="grow", **cores(1))
+    found = await scene.why()
+    assert held_by(found) == ("pool", "grow is paused, with 0 of 2 workers")
+    assert advised(found, "scale")["command"] == "windlass pools scale grow 1"
+    await scale(scene, 1)
+    await come(scene, 1)
+
+
+async def pool_whose_triggers_ask_for_no_more(scene: Scene) -> None:
+    await one_busy_worker(scene, triggers=[{"measure": "depth", "up": 50, "down": 5}], cooldownUp=0)
+    await scene.submit("mine", pool="grow", **cores(1))
+    found = await scene.why()
+    assert held_by(found) == ("pool", "grow has 1 of 2 workers, and no trigger asks for more: depth 1 of 50")
+    assert advised(found, "scale")["command"] == "windlass pools scale grow 2"
+    await scale(scene, 2)
+    await come(scene, 2)
+
+
+async def pool_in_its_cooldown(scene: Scene) -> None:
+    await one_busy_worker(scene, cooldownUp=3600)
+    await scene.submit("mine", pool="grow", **cores(1))
+    found = await scene.why()
+    name, says = held_by(found)
+    assert (name, says.startswith("grow wants to grow, and is held: cooldown, ")) == ("cooldown", True)
+    gate = next(gate for gate in found["gates"] if gate["holds"])
+    assert gate["numbers"]["cooldownSeconds"] == 3600
+    assert found["start"]["at"] < gate["opensAt"], "the run on the one worker is expected to end before"
+    assert advised(found, "scale")["byAdmin"]
+    await scale(scene, 2)
+    await come(scene, 2)
+
+
+async def pool_that_is_being_grown(scene: Scene) -> None:
+    """A provider that takes its time: nothing to do but to wait, or to go elsewhere."""
+    scene.api.home.plane.autoscaler._provisioners = {"slice": MemoryProvisioner()}
+    await a_pool(scene)
+    await scene.submit("mine", pool="grow", **cores(1))
+    await until_asked(scene, lambda worker: worker.state == "asked")
+    found = await scene.why()
+    name, says = held_by(found)
+    assert (name, "grow is growing: grow-" in says, "is given up if it is not there in" in says) == ("pool", True, True)
+    assert [one["does"] for one in found["advice"]] == ["any-node"]
+    await come(scene, 1)
+
+
+async def pool_whose_provider_fails(scene: Scene) -> None:
+    await a_pool(scene)
+    await scene.submit("mine", pool="grow", **cores(1))
+    await until_asked(scene, lambda worker: bool(worker.problem))
+    found = await scene.why()
+    name, says = held_by(found)
+    assert (name, "its provisioner cannot: there is nobody here" in says) == ("pool", True)
+    assert advised(found, "any-node")["says"].endswith("grow")
+    await scene.again(**cores(1))
+
+
+async def until_asked(scene: Scene, fact: Callable[[Worker], bool]) -> None:
+    read_model = scene.api.home.plane.read_model
+    with anyio.fail_after(60):
+        while True:
+            seen = read_model.revision
+            if any(fact(worker) for worker in scene.world.tables.fleet.workers.values()):
+                return
+            await read_model.beyond(seen)
+
+
 SITUATIONS: dict[str, Callable[[Scene], Awaitable[None]]] = {
     "it is suspended: release it": suspended,
     "it backs off after a failed attempt: wait": backing_off,
@@ -321,6 +461,12 @@ SITUATIONS: dict[str, Callable[[Scene], Awaitable[None]]] = {
     "no node has its label any more: do without": label_is_gone,
     "its pool has no node any more: do without": pool_is_empty,
     "an own job at a limit is before it: go first": behind_an_own_job,
+    "its pool has as many workers as it may: let it have more": pool_at_its_maximum,
+    "its pool is paused: scale it by hand": pool_that_is_paused,
+    "no trigger of its pool asks for more: scale it by hand": pool_whose_triggers_ask_for_no_more,
+    "its pool is in its cooldown: scale it by hand": pool_in_its_cooldown,
+    "its pool is being grown: wait": pool_that_is_being_grown,
+    "its pool's provider fails: do without": pool_whose_provider_fails,
 }
 
 
@@ -338,13 +484,56 @@ async def test_every_gate_comes_with_its_numbers_in_the_order_a_job_meets_them(s
     await scene.submit("mine", **cores(1))
     found = await scene.why()
     names = [gate["name"] for gate in found["gates"]]
-    assert names == ["release", "backoff", "budget", "quota", "burst", "order", "pool", "node"]
+    assert names == ["release", "backoff", "budget", "quota", "burst", "order", "pool", "cooldown", "node", "image"]
     numbers = {gate["name"]: gate["numbers"] for gate in found["gates"]}
     assert numbers["quota"]["cpuMillis"] == numbers["quota"]["cpuMillisLimit"] == 1000
     assert numbers["quota"]["jobsLimit"] == 5
     assert numbers["pool"] == {"nodes": 1, "nodesInAll": 1}
     assert numbers["order"]["waitingOfTenant"] == 1
     assert "spentToday" in numbers["budget"]
+
+
+@pytest.mark.anyio
+async def test_an_image_that_is_being_pulled_is_the_gate_and_needs_nothing_but_time(scene: Scene) -> None:
+    machine = scene.api.home.machine
+    machine.images, machine.registry[IMAGE] = set(), 3_600_000
+    await scene.submit("mine")
+    await scene.api.until("mine", "STARTING")
+    found = await scene.why()
+    assert held_by(found) == ("image", f"not yet on n1: pulling {IMAGE}")
+    assert (found["advice"], found["state"]) == ([], "STARTING")
+
+
+@pytest.mark.anyio
+async def test_a_pull_that_failed_says_when_it_is_tried_again_and_starts_once_the_registry_gives_it(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windlass.agent.keeper._PULL_TRIES", 1_000)  # however long the test takes to mend it
+    machine = scene.api.home.machine
+    machine.images, machine.registry[IMAGE] = set(), ImageUnavailable("the registry is away", is_transient=True)
+    await scene.submit("mine")
+    await scene.api.until("mine", "STARTING")
+    found = await scene.why()
+    name, says = held_by(found)
+    assert (name, "the registry is away; trying again in" in says) == ("image", True)
+    assert next(gate for gate in found["gates"] if gate["holds"])["numbers"]["failedPulls"] >= 1
+    assert "see that its registry has the image" in advised(found, "image")["says"]
+    machine.registry[IMAGE] = 0
+    await scene.api.until("mine", "RUNNING")
+
+
+@pytest.mark.anyio
+async def test_an_image_that_was_refused_is_named_with_what_to_do_and_another_starts(scene: Scene) -> None:
+    machine = scene.api.home.machine
+    machine.images = {"there"}
+    await scene.submit("mine")
+    await scene.api.until("mine", "FAILED")
+    found = await scene.why()
+    name, says = held_by(found)
+    assert (name, says) == ("image", f"refused: {IMAGE}: manifest unknown")
+    assert advised(found, "image")["command"].startswith("windlass registries login")
+    await scene.submit("again", image="there")
+    await scene.api.until("again", "RUNNING")
 
 
 @pytest.mark.anyio

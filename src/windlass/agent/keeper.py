@@ -19,7 +19,7 @@ from windlass.core.errors import Unavailable, WindlassError
 from windlass.core.model.assignment import Assignment
 from windlass.core.model.facts import Fact, RunEnded, RunProgressed, RunStarted
 from windlass.core.model.ids import Millis, RunId
-from windlass.core.model.run import Intent, Token
+from windlass.core.model.run import ImageWait, Intent, Token
 from windlass.core.model.secret import NOTHING_HANDED, Handed
 from windlass.ports.clock import Clock
 from windlass.ports.failpoints import Failpoints
@@ -179,19 +179,21 @@ class Keeper:
         for attempt in range(1, _PULL_TRIES + 1):
             try:
                 async for line in self._runtime.ensure_image(image, access=access):
-                    await self._progress(line)
+                    await self._progress(line, ImageWait(failures=attempt - 1))
                 return
             except ImageUnavailable as why:
                 if not why.is_transient or attempt == _PULL_TRIES:
                     raise
                 pause = _PULL_PAUSE_MS << (attempt - 1)
-                await self._progress(f"pulling {image}: {why}; trying again in {pause // 1000} s")
+                wait = ImageWait(failures=attempt, again_at=Millis(self._clock.now() + pause))
+                await self._progress(f"pulling {image}: {why}; trying again in {pause // 1000} s", wait)
                 await self._pause(pause)
             except Unavailable:
                 await self._pause(_ENGINE_PAUSE_MS)
 
-    async def _progress(self, text: str) -> None:
-        await self._report(RunProgressed(run=self.assignment.run, token=self.assignment.token, progress=text[:200]))
+    async def _progress(self, text: str, image_wait: ImageWait | None = None) -> None:
+        run, token = self.assignment.run, self.assignment.token
+        await self._report(RunProgressed(run=run, token=token, progress=text[:200], image_wait=image_wait))
 
     # — while it runs —
 

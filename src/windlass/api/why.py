@@ -8,8 +8,7 @@ from windlass.api.context import Here, Reader
 from windlass.api.jobs import Ref
 from windlass.api.openapi import REFUSALS
 from windlass.core.errors import NotFound
-from windlass.core.foresight.why import Why
-from windlass.core.model.views import JobView
+from windlass.core.foresight.why import why_over
 from windlass.wire import schema
 from windlass.wire.foresight import why_document
 
@@ -23,12 +22,5 @@ async def why(here: Here, caller: Reader, ref: Ref) -> Response:
     try:
         found = here.plane.foresight.why(view.job.id, tenant=caller.tenant)
     except NotFound:
-        found = _over(view)
+        found = why_over(view.job)
     return answer(why_document(found, wall=here.plane.clock.wall, is_admin=caller.is_admin))
-
-
-def _over(view: JobView) -> Why:
-    """The World has let go of it."""
-    job = view.job
-    says = f"it is over: {job.state}" + (f" ({job.reason})" if job.reason else "")
-    return Why(job=job.id, name=job.name, state=job.state, says=says)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from windlass.ports.runtime import Runtime
 
 _STOP_SECONDS = 30
+_LEAVING_TRIES = 50
+_LEAVING_SECONDS = 0.1
 
 
 @click.command("down")
@@ -91,8 +93,7 @@ async def _end_on(runtime: "Runtime", where: str, purge: bool) -> int:
         else:
             for seen in runs:
                 await runtime.remove(seen.run)
-            for slice_left in await runtime.slices():  # made again with the next run
-                await runtime.end_slice(slice_left)
+            await _end_slices(runtime)
     except Unavailable as error:
         raise Unavailable(
             f"{where} does not answer, so what we made there cannot be removed: {error.message}",
@@ -100,6 +101,21 @@ async def _end_on(runtime: "Runtime", where: str, purge: bool) -> int:
             hint="start it and try again; nothing else was removed",
         ) from error
     return len(runs)
+
+
+async def _end_slices(runtime: "Runtime") -> None:
+    """What held their runs together is made again with the next. What has just ended may be a moment in leaving it."""
+    import anyio
+
+    from windlass.core.errors import Unavailable
+
+    for slice_left in await runtime.slices():
+        for _ in range(_LEAVING_TRIES):
+            try:
+                await runtime.end_slice(slice_left)
+                break
+            except Unavailable:
+                await anyio.sleep(_LEAVING_SECONDS)
 
 
 def _remove_data(installation: "Installation") -> None:

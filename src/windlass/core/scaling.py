@@ -85,6 +85,16 @@ def judge(scaling: Scaling, seen: Seen, past: Sequence[Change], now: Millis) -> 
     return Verdict(wanted=seen.size, rule="steady")
 
 
+def grows_again_at(scaling: Scaling, past: Sequence[Change], now: Millis) -> Millis | None:
+    """When neither its cooldown nor its rate holds growth any more; None: neither does."""
+    left = _cooling(past, now, scaling.cooldown_up_ms, is_up=True)
+    moments = [now + left] if left else []
+    grown = [change for change in past if change.by > 0 and change.at > now - _MINUTE_MS]
+    if sum(change.by for change in grown) >= scaling.up_per_minute and grown:
+        moments.append(grown[0].at + _MINUTE_MS)
+    return Millis(max(moments)) if moments else None
+
+
 def _floor_rule(scaling: Scaling, seen: Seen) -> str:
     return f"schedule: at least {seen.scheduled}" if seen.scheduled > scaling.workers_min else "at least the minimum"
 

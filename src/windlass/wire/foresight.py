@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from windlass.core.foresight.gates import Gate
+from windlass.core.foresight.gate import Gate
 from windlass.core.foresight.plan import Plan, Planned
 from windlass.core.foresight.why import Estimate, Why
 from windlass.core.model.ids import Millis

@@ -1,11 +1,18 @@
 """Gates and advice where they were once told wrongly: the reserve, a session that is used up, a suspended job on a busy node."""
 
-from windlass.core.foresight.gates import GateName, gates, holding
-from windlass.core.foresight.why import Why, why
+from msgspec.structs import replace
+
+from tests.core.pool_home import GROW, START, a_growing_world, wants
+from windlass.core.foresight.gate import GateName
+from windlass.core.foresight.gates import gates, holding
+from windlass.core.foresight.why import Estimate, Why, why
 from windlass.core.model.ids import Millis, TenantId
 from windlass.core.model.job import Job
+from windlass.core.model.pool import Change, Growth
 from windlass.core.model.tenant import Quota, QuotaPolicy, Tenant
+from windlass.core.scaling import grows_again_at
 from windlass.core.world.place import place
+from windlass.core.world.records import Table
 from windlass.core.world.submit import submit
 from windlass.core.world.world import World
 from windlass.testing.builders import GIB, a_job_id, a_node, a_submission, a_world
@@ -50,6 +57,28 @@ def test_a_session_that_is_used_up_does_not_open_when_it_ends() -> None:
     found = why(world, world.tables.jobs[jobs[3].id], now=NOW)
     says = "also 1.5 times the quota is used up: something of its tenant has to end first"
     assert told(found) == (GateName.BURST, says, None)
+
+
+def test_an_empty_pool_in_its_cooldown_says_when_it_may_grow_and_no_start_before() -> None:
+    world = a_growing_world(cooldown_up_ms=Millis(600_000))
+    wants(world, now=START)
+    assert place(world, now=START) == []
+    world.put(Table.GROWTHS, GROW, Growth(changes=(Change(at=START, by=1),)))
+    (waiting,) = world.tables.jobs.values()
+    later = Millis(START + 1000)
+    found = why(world, waiting, now=later)
+    gate = next(gate for gate in found.gates if gate.name is found.gate)
+    assert (gate.name, gate.opens_at) == (GateName.COOLDOWN, START + 600_000)
+    assert found.start == Estimate(at=Millis(START + 600_000), is_bound=True)
+    assert [(one.does, one.command) for one in found.advice] == [
+        ("any-node", ""),
+        ("scale", "windlass pools scale grow 1"),
+    ]
+    scaling = world.tables.fleet.pools[GROW].scaling
+    assert scaling is not None
+    rates = replace(scaling, up_per_minute=1, cooldown_up_ms=Millis(0))
+    assert grows_again_at(rates, (Change(at=START, by=1),), later) == START + 60_000
+    assert grows_again_at(rates, (Change(at=START, by=-1),), later) is None
 
 
 def test_a_suspended_job_is_to_be_released_also_where_it_then_waits() -> None:

@@ -12,17 +12,22 @@ from msgspec.structs import replace
 
 from windlass.core.admission.quota import excess
 from windlass.core.errors import WindlassError
-from windlass.core.foresight.gates import Gate, GateName
+from windlass.core.foresight.gate import Gate, GateName
+from windlass.core.foresight.growing import serving
 from windlass.core.model.ids import JobId, Millis, NodeId
 from windlass.core.model.job import Job
 from windlass.core.model.node import Node, NodeState
+from windlass.core.model.pool import Pool
 from windlass.core.model.resources import Resources
 from windlass.core.model.tenant import SHARE, Budget, Tenant
 from windlass.core.placement.nodes import Slot
 from windlass.core.world.bursts import ask_burst
+from windlass.core.world.growth import look, scale_by_hand
 from windlass.core.world.place import place
+from windlass.core.world.pools import change_pool
 from windlass.core.world.records import Table
 from windlass.core.world.requests import cancel, release
+from windlass.core.world.workers import join_node
 from windlass.core.world.world import World
 
 ADVICE_MAX: Final = 3
@@ -37,7 +42,8 @@ Change = Callable[[World, Millis], object]
 
 class Advice(Struct, frozen=True, kw_only=True):
     does: str
-    """`release`, `cancel`, `burst`, `ask-less`, `any-node`, `priority`, `quota`, `budget`, `uncordon`, `add-node`"""
+    """`release`, `cancel`, `burst`, `ask-less`, `any-node`, `priority`, `quota`, `budget`, `uncordon`, `scale`, `pool-max`,
+    `add-node`, `image`"""
     says: str
     command: str = ""
     """What to type, where there is a command for it."""
@@ -84,16 +90,17 @@ def _candidates(world: World, job: Job, gate: Gate | None, now: Millis) -> Itera
             yield from _open_burst(job)
             yield from _cancel_own(world, job)
             yield from _more_quota(world, job)
-        case GateName.NODE | GateName.POOL:
+        case GateName.NODE | GateName.POOL | GateName.COOLDOWN:
             yield from _ask_less(world, job)
             yield from _cancel_own(world, job)
             yield from _anywhere(job)
             yield from _uncordon(world)
+            yield from _more_workers(world, job, now)
             yield from _add_node(world, job)
         case GateName.ORDER:
             yield from _go_first(job)
             yield from _cancel_own(world, job, is_waiting=True)
-        case GateName.BACKOFF:
+        case GateName.BACKOFF | GateName.IMAGE:
             return  # only time helps, and it is on its way
 
 
@@ -251,11 +258,49 @@ def _uncordon(world: World) -> Iterator[tuple[Advice, Change]]:
         yield Advice(does="uncordon", says=says, is_admins=True), _node(replace(node, state=NodeState.ACTIVE))
 
 
+def _more_workers(world: World, job: Job, now: Millis) -> Iterator[tuple[Advice, Change]]:
+    """By hand, which no cooldown holds; beyond its maximum only once that is raised."""
+    for pool in serving(world, job)[:2]:
+        scaling = pool.scaling
+        if scaling is None:
+            continue
+        seen = look(world, pool, scaling, now=now)
+        if seen.coming:
+            continue  # it is on its way, or its provisioner cannot: another would be no nearer
+        more = seen.size + 1
+        if more + seen.ending <= scaling.workers_max:
+            says = f"scale the pool {pool.id} to {more} by hand, past its cooldown and its triggers"
+            command = f"windlass pools scale {pool.id} {more}"
+            yield Advice(does="scale", says=says, command=command, is_admins=True), _scaled(pool, more)
+            continue
+        larger = replace(pool, scaling=replace(scaling, workers_max=more + seen.ending))
+        says = f"let the pool {pool.id} have {more + seen.ending} workers, and scale it to {more}"
+        values = (("scaling.max", str(more + seen.ending)),)
+        yield Advice(does="pool-max", says=says, is_admins=True, values=values), _scaled(larger, more)
+
+
+def _scaled(pool: Pool, workers: int) -> Change:
+    """As if those asked for were there at once."""
+
+    def change(world: World, now: Millis) -> None:
+        if world.tables.fleet.pools[pool.id] != pool:
+            change_pool(world, pool, world.tables.prices.pools.get(pool.id), now=now)
+        step = scale_by_hand(world, pool.id, workers, now=now)
+        for name in step.workers:
+            to_come = world.tables.places.worker_to_come(pool.id)
+            assert to_come is not None
+            join_node(world, replace(to_come, id=NodeId(name)), now=now)
+
+    return change
+
+
 def _add_node(world: World, job: Job) -> Iterator[tuple[Advice, Change]]:
     """One more like the nearest that would take it when it is empty."""
     nearest = world.tables.places.nearest(job.shape)
-    if nearest is None or not job.shape.needs.fits_in(nearest.capacity):
+    if nearest is None or not nearest.id or not job.shape.needs.fits_in(nearest.capacity):
         return
+    if nearest.id in world.tables.fleet.workers:
+        return  # a pool that grows takes no node that it did not ask for
     another = replace(nearest, id=NodeId(f"{nearest.id}-and-one-more"), state=NodeState.ACTIVE)
     says = f"add a node like {nearest.id} to the pool {nearest.pool}"
     yield Advice(does="add-node", says=says, is_admins=True), _node(another)

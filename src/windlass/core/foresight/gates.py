@@ -4,13 +4,12 @@ One of them holds a waiting job: the first that is shut. That none is shut and t
 """
 
 from collections import Counter
-from enum import StrEnum
 from typing import Final
-
-from msgspec import Struct
 
 from windlass.core.admission.burst import closed
 from windlass.core.admission.quota import excess, fits, money_spent, sentence
+from windlass.core.foresight.gate import Gate, GateName
+from windlass.core.foresight.growing import NO_COOLDOWN, growing_gates
 from windlass.core.model.calendar import day_of, month_of
 from windlass.core.model.ids import Millis
 from windlass.core.model.job import Job
@@ -20,27 +19,9 @@ from windlass.core.placement.nodes import Spot
 from windlass.core.world.gate import RESERVED, WORKERS_USED, nodes_allowed, session_of
 from windlass.core.world.world import World
 
+IMAGE_FAILED: Final = "ImagePull"
+"""The reason of a run that never had its image."""
 _NO_TENANT: Final = "its tenant is no longer known: nothing of it is limited"
-
-
-class GateName(StrEnum):
-    RELEASE = "release"
-    BACKOFF = "backoff"
-    BUDGET = "budget"
-    QUOTA = "quota"
-    BURST = "burst"
-    ORDER = "order"
-    POOL = "pool"
-    NODE = "node"
-
-
-class Gate(Struct, frozen=True, kw_only=True):
-    name: GateName
-    is_open: bool
-    says: str
-    numbers: tuple[tuple[str, int], ...] = ()
-    opens_at: Millis | None = None
-    """When time alone opens it."""
 
 
 _UNNEEDED: Final = Gate(name=GateName.BURST, is_open=True, says="not needed")
@@ -55,7 +36,7 @@ def gates(world: World, job: Job, now: Millis) -> tuple[Gate, ...]:
         _budget(world, tenant, job, now),
         *_quota_and_burst(world, tenant, job, now),
     ]
-    room = [_pool(world, job), _node(world, job)]
+    room = _room(world, job, now)
     is_only_late = all(gate.is_open for gate in (*money, *room))
     return (*money, _order(world, job, is_open=not is_only_late), *room)
 
@@ -191,6 +172,23 @@ def _order(world: World, job: Job, *, is_open: bool) -> Gate:
         kept = "; ".join(reason for reason, _ in lane.waiting) if lane is not None and lane.band.yields else ""
         says = f"there is room and quota for it, but others go first{f' ({kept})' if kept else ''}: {says}"
     return Gate(name=GateName.ORDER, is_open=is_open, says=says, numbers=numbers)
+
+
+def _room(world: World, job: Job, now: Millis) -> list[Gate]:
+    """Pool, cooldown, node, image. While some node takes it, how a pool could grow does not matter."""
+    node = _node(world, job)
+    growing = None if node.is_open else growing_gates(world, job, now)
+    pool, cooldown = growing or (_pool(world, job), NO_COOLDOWN)
+    return [pool, cooldown, node, _image(job)]
+
+
+def _image(job: Job) -> Gate:
+    """It is fetched by the node, once there is one; what is known before is how that went the last time."""
+    if job.reason != IMAGE_FAILED:
+        return Gate(name=GateName.IMAGE, is_open=True, says="fetched when it has its node")
+    return Gate(
+        name=GateName.IMAGE, is_open=True, says=f"tried again with its next attempt; the last said: {job.message}"
+    )
 
 
 def _pool(world: World, job: Job) -> Gate:

@@ -3,10 +3,13 @@
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.core.foresight.advice import Advice, advise
 from windlass.core.foresight.ahead import STEPS, Foreseen, look_ahead
-from windlass.core.foresight.gates import Gate, GateName, gates, holding
+from windlass.core.foresight.fetching import another_image, image_advice, image_gate, refused_gate
+from windlass.core.foresight.gate import Gate, GateName
+from windlass.core.foresight.gates import IMAGE_FAILED, gates, holding
 from windlass.core.model.ids import JobId, Millis
 from windlass.core.model.job import Job, JobState
 from windlass.core.world.world import World
@@ -50,7 +53,7 @@ class Why(Struct, frozen=True, kw_only=True):
 def why(world: World, job: Job, *, now: Millis, steps: int = STEPS) -> Why:
     """Of a live job. Decides nothing: every look ahead is taken back."""
     if job.state is not JobState.PENDING:
-        return Why(job=job.id, name=job.name, state=job.state, says=_under_way(world, job))
+        return _under_way(world, job, now)
     found = gates(world, job, now)
     gate = holding(found)
     with world.trial(now):
@@ -63,18 +66,30 @@ def why(world: World, job: Job, *, now: Millis, steps: int = STEPS) -> Why:
         gate=gate.name if gate is not None else None,
         gates=found,
         ahead=_ahead(world, job, foreseen),
-        start=_estimate(job, foreseen),
+        start=_estimate(job, foreseen, gate),
         advice=advise(world, job, gate, now=now),
     )
 
 
-def _under_way(world: World, job: Job) -> str:
+def why_over(job: Job) -> Why:
+    """Of one that is over: how it ended, and the gate that it never passed."""
+    says = f"it is over: {job.state}" + (f" ({job.reason})" if job.reason else "")
+    over = Why(job=job.id, name=job.name, state=job.state, says=says)
+    if job.state is not JobState.FAILED or job.reason != IMAGE_FAILED:
+        return over
+    return replace(over, gate=GateName.IMAGE, gates=(refused_gate(job.message),), advice=another_image())
+
+
+def _under_way(world: World, job: Job, now: Millis) -> Why:
     run = world.live_run(job.id)
     where = f" on {run.node}" if run is not None else ""
-    if job.state is JobState.RUNNING:
-        return f"it runs{where}"
     doing = run.progress if run is not None and run.progress else "being started"
-    return f"it has its place{where}: {doing}"
+    says = f"it runs{where}" if job.state is JobState.RUNNING else f"it has its place{where}: {doing}"
+    placed = Why(job=job.id, name=job.name, state=job.state, says=says)
+    image = image_gate(run, now) if run is not None else None
+    if run is None or image is None:
+        return placed
+    return replace(placed, gate=image.name, gates=(image,), advice=image_advice(run))
 
 
 def _ahead(world: World, job: Job, foreseen: Foreseen) -> Ahead:
@@ -90,8 +105,12 @@ def _ahead(world: World, job: Job, foreseen: Foreseen) -> Ahead:
     )
 
 
-def _estimate(job: Job, foreseen: Foreseen) -> Estimate | None:
+def _estimate(job: Job, foreseen: Foreseen, gate: Gate | None) -> Estimate | None:
     placing = foreseen.placing(job.id)
     if placing is not None:
         return Estimate(at=placing.at, node=placing.node)
-    return Estimate(at=foreseen.reached, is_bound=True) if foreseen.is_cut else None
+    if foreseen.is_cut:
+        return Estimate(at=foreseen.reached, is_bound=True)
+    # A pool that grows is not looked ahead at: what it brings, and when, only its provisioner knows.
+    opens_at = gate.opens_at if gate is not None and gate.name is GateName.COOLDOWN else None
+    return Estimate(at=opens_at, is_bound=True) if opens_at is not None else None

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from windlass.core.model.ids import Millis, NodeId, RunId, VolumeId
-from windlass.core.model.run import RunState, Token
+from windlass.core.model.run import ImageWait, RunState, Token
 
 
 class RunProgressed(Struct, frozen=True, kw_only=True, tag=True):
@@ -12,6 +12,8 @@ class RunProgressed(Struct, frozen=True, kw_only=True, tag=True):
     run: RunId
     token: Token
     progress: str
+    image_wait: ImageWait | None = None
+    """What it waits for is its image."""
 
 
 class RunStarted(Struct, frozen=True, kw_only=True, tag=True):

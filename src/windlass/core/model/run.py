@@ -45,6 +45,15 @@ class Token(Struct, frozen=True, order=True, array_like=True):
         return f"{self.epoch}.{self.n}"
 
 
+class ImageWait(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A run that is being started waits for its image."""
+
+    failures: int = 0
+    """Pulls that failed."""
+    again_at: Millis | None = None
+    """When the next is tried; None: one is under way."""
+
+
 class Run(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     id: RunId
     job: JobId
@@ -71,6 +80,7 @@ class Run(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     message: str = ""
     progress: str = ""
     """What a STARTING run is doing: pulling, staging, creating."""
+    image_wait: ImageWait | None = None
     ran_ms: Millis | None = None
     """Measured by the node's monotonic clock; what metering charges."""
     cpu_used_ms: int | None = None

@@ -216,6 +216,10 @@ class Nodes:
         worker = self._growing.get(pool)
         return worker is not None and not self._never(shape, worker)
 
+    def worker_to_come(self, pool: PoolId) -> Node | None:
+        """What that dynamic pool would grow by; without a name."""
+        return self._growing.get(pool)
+
     def refusal(self, shape: Shape, slot: Slot) -> str | None:
         """The first clause that rules this node out for this shape, or None."""
         node = slot.node

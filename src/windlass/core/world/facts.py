@@ -69,7 +69,7 @@ def _progressed(world: World, fact: RunProgressed, now: Millis) -> None:
         return
     state = run_lifecycle.follow(run, RunEvent.PREPARING)
     since = run.since if state is run.state else now
-    world.put(RUNS, run.id, replace(run, state=state, progress=fact.progress, since=since))
+    world.put(RUNS, run.id, replace(run, state=state, progress=fact.progress, image_wait=fact.image_wait, since=since))
     job = world.tables.jobs[run.job]
     if job.state is JobState.SCHEDULED:
         world.put(JOBS, job.id, with_state(job, job_lifecycle.follow(job, JobEvent.TAKEN_UP), now=now))
@@ -83,7 +83,7 @@ def _started(world: World, fact: RunStarted, now: Millis) -> None:
     started_at = run.started_at if run.started_at is not None else now
     ends_at = Millis(run.ends_at + now - run.assigned_at) if run.ends_at is not None else None
     over_at = ends_at if run.started_at is None else run.ends_at
-    started = replace(run, state=state, started_at=started_at, ends_at=over_at, progress="", since=now)
+    started = replace(run, state=state, started_at=started_at, ends_at=over_at, progress="", image_wait=None, since=now)
     world.put(RUNS, run.id, started)
     job = world.tables.jobs[run.job]
     if job.state is not JobState.RUNNING:
@@ -107,6 +107,7 @@ def _ended(world: World, fact: RunEnded, now: Millis) -> None:
         reason=fact.reason,
         message=fact.message,
         progress="",
+        image_wait=None,
         ran_ms=fact.ran_ms,
         cpu_used_ms=fact.cpu_used_ms,
         memory_peak_bytes=fact.memory_peak_bytes,

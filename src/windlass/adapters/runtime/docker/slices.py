@@ -2,17 +2,23 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Final
 
+import anyio
 import anyio.to_thread
 
 from windlass.adapters.runtime.docker.address import parse_address
 from windlass.adapters.runtime.docker.engine import Engine
 from windlass.adapters.runtime.docker.groups import Groups, find_groups
 from windlass.adapters.runtime.docker.labels import Owner
+from windlass.adapters.runtime.docker.refusals import REFUSED
 from windlass.adapters.runtime.docker.validation import check_id
 from windlass.core.errors import Unavailable
 from windlass.core.model.assignment import Slice
 from windlass.core.model.ids import NodeId
+
+_TRIES: Final = 100
+_PAUSE_SECONDS: Final = 0.1
 
 
 class Slices:
@@ -36,7 +42,7 @@ class Slices:
             return ""
         check_id(cut.node, field="slice")
         if cut.node not in self._made:
-            await _change(partial(groups.make, cut))
+            await _change(partial(groups.make, cut), is_refusal=True)  # asked a few times more, then believed
             self._made.add(cut.node)
         return groups.parent(cut.node)
 
@@ -55,7 +61,7 @@ class Slices:
         groups = await self._groups()
         if groups is not None:
             self._made.clear()
-            await _change(groups.remove_all)
+            await _patiently(groups.remove_all)
 
     async def _groups(self) -> Groups | None:
         if self._found is None:
@@ -73,8 +79,19 @@ async def slices_lack(docker_host: str, environ: Mapping[str, str]) -> str:
         await engine.close()
 
 
-async def _change(act: Callable[[], None]) -> None:
+async def _patiently(act: Callable[[], None]) -> None:
+    """An engine may be a moment behind its own word that a container is gone: its processes leave the group last."""
+    for _ in range(_TRIES):
+        try:
+            return await _change(act)
+        except Unavailable:
+            await anyio.sleep(_PAUSE_SECONDS)
+    return await _change(act)
+
+
+async def _change(act: Callable[[], None], *, is_refusal: bool = False) -> None:
     try:
         await anyio.to_thread.run_sync(act)
     except OSError as exc:
-        raise Unavailable(f"the cgroup of a slice cannot be changed: {exc}", code="slice-cgroup") from exc
+        said = f"the cgroup of a slice cannot be changed: {exc}"
+        raise (Unavailable(said, code=REFUSED) if is_refusal else Unavailable(said, code="slice-cgroup")) from exc
