@@ -16,7 +16,7 @@ from anyio.abc import TaskGroup
 from cronsim import CronSim
 
 from windlass.control.brain import Brain
-from windlass.control.waiting import first_of
+from windlass.control.waiting import woken_or_due
 from windlass.core.errors import Unavailable, WindlassError
 from windlass.core.model.ids import Millis, NodeId, PoolId
 from windlass.core.model.pool import Pool, Schedule, Worker, WorkerState
@@ -72,7 +72,7 @@ class Autoscaler:
                 now = self._brain.clock.now()
                 until = Millis(now + (_LOOK_MS if self._has_work() else _REST_MS))
                 await self._brain.clock.sleep_until(Millis(now + _BREATH_MS))
-                await first_of(self._wake.wait, partial(self._brain.clock.sleep_until, until))
+                await woken_or_due(self._wake, self._brain.clock, until)
 
     async def _round(self, tasks: TaskGroup) -> None:
         for pool in [one for one in self._brain.world.tables.fleet.pools.values() if one.is_dynamic]:

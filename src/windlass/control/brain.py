@@ -13,7 +13,7 @@ from msgspec import json
 
 from windlass.control.acting import acting
 from windlass.control.committer import Committer
-from windlass.control.waiting import first_of
+from windlass.control.waiting import woken_or_due
 from windlass.core.model.ids import Millis
 from windlass.core.world.audit import sign
 from windlass.core.world.expiry import expire
@@ -95,7 +95,7 @@ class Brain:
         due = self.world.next_due()
         latest = Millis(now + _SAFETY_NET_MS)
         until = latest if due is None else min(due, latest)
-        await first_of(self._wake.wait, lambda: self.clock.sleep_until(until))
+        await woken_or_due(self._wake, self.clock, until)
 
 
 async def rebuild(store: Store, *, epoch: int, policy: Policy, now: Millis = _BEFORE_ALL) -> tuple[World, int, int]:

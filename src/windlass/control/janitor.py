@@ -5,7 +5,6 @@ TTLs of runs, volumes and keys are not here: they are the World's own, in `core.
 
 from collections import deque
 from collections.abc import Sequence
-from functools import partial
 
 import anyio
 import structlog
@@ -13,7 +12,7 @@ from msgspec import Struct
 
 from windlass.control.brain import Brain
 from windlass.control.readmodel import ReadModel
-from windlass.control.waiting import first_of
+from windlass.control.waiting import woken_or_due
 from windlass.core.errors import NotFound, Unavailable
 from windlass.core.model.calendar import day_of
 from windlass.core.model.ids import JobId, Millis
@@ -64,7 +63,7 @@ class Janitor:
     async def run(self) -> None:
         next_sweep = Millis(self._brain.clock.now() + self._retention.sweep_ms)
         while True:
-            await first_of(self._wake.wait, partial(self._brain.clock.sleep_until, next_sweep))
+            await woken_or_due(self._wake, self._brain.clock, next_sweep)
             self._wake = anyio.Event()
             while self._erased:
                 await self._logs.forget(self._erased.popleft())

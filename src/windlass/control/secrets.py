@@ -15,7 +15,7 @@ from msgspec import Struct, json, msgpack
 from windlass.control.acting import acting
 from windlass.control.brain import Brain
 from windlass.control.specs import Specs
-from windlass.control.waiting import first_of
+from windlass.control.waiting import woken_or_due
 from windlass.core.distribution.reference import registry_of
 from windlass.core.errors import Unavailable, WindlassError
 from windlass.core.model.ids import Millis, NodeId, RunId, TenantId
@@ -175,7 +175,7 @@ class Secrets:
             await self._rotated.wait()
             return
         clock = self._brain.clock
-        await first_of(self._rotated.wait, lambda: clock.sleep_until(Millis(clock.now() + _LOOK_AGAIN_MS)))
+        await woken_or_due(self._rotated, clock, Millis(clock.now() + _LOOK_AGAIN_MS))
 
     async def _reseal_all(self) -> None:
         newest = self._sealer.newest

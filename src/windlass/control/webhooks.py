@@ -1,7 +1,6 @@
 """Tells the outside when a job is over: at least once, also across restarts, with the job's id to tell repeats apart."""
 
 from collections.abc import Sequence
-from functools import partial
 
 import anyio
 import structlog
@@ -9,7 +8,7 @@ from msgspec import json
 
 from windlass.control.brain import Brain
 from windlass.control.readmodel import ReadModel
-from windlass.control.waiting import first_of
+from windlass.control.waiting import woken_or_due
 from windlass.core.errors import NotFound, Unavailable, WindlassError
 from windlass.core.model.ids import JobId, Millis
 from windlass.core.model.views import JobView
@@ -44,7 +43,7 @@ class Webhooks:
             now = self._brain.clock.now()
             soonest = next_hook_at(self._brain.world)
             until = Millis(min(soonest if soonest is not None else now + _SAFETY_NET_MS, now + _SAFETY_NET_MS))
-            await first_of(self._wake.wait, partial(self._brain.clock.sleep_until, until))
+            await woken_or_due(self._wake, self._brain.clock, until)
 
     async def _deliver_due(self) -> None:
         limiter = anyio.CapacityLimiter(_AT_ONCE)
