@@ -98,7 +98,7 @@ def running(stub: Stub, tmp_path: Path) -> Iterator[Person]:
 
 
 def test_cancel_is_offered_and_ends_the_job(stub: Stub, running: Person) -> None:
-    running.types("c\r")
+    running.types("c")
     running.reads("long CANCELLED")
     assert running.waits() == exits.INTERRUPTED
     assert stub.jobs["long"]["status"]["state"] == "CANCELLED"
@@ -112,7 +112,7 @@ def test_a_second_interrupt_cancels(stub: Stub, running: Person) -> None:
 
 
 def test_detach_leaves_the_job_running(stub: Stub, running: Person) -> None:
-    running.types("d\r")
+    running.types("?d")  # a key that is no answer is read over
     running.reads("windlass logs -f long")
     assert running.waits() == exits.OK
     assert stub.jobs["long"]["status"]["state"] == "PENDING"

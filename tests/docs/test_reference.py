@@ -17,6 +17,7 @@ from windlass.boot import up
 from windlass.boot.settings import PREFIX, Settings
 from windlass.control.leadership import LEADER_KEY
 from windlass.core.world.records import KEPT, NUMBER_KEY, Table, store_key
+from windlass.core.world.spending import BUDGET_EXCEEDED, COST_EXCEEDED
 from windlass.observe import metrics
 from windlass.wire.identity import OidcIssuer
 from windlass.wire.job import JobDocument
@@ -85,9 +86,9 @@ def test_fields_called_without_effect_are_the_ones_listed_so() -> None:
 
 def test_every_reason_an_end_can_have_is_described() -> None:
     described = {code(row[0]) for row in rows(GUIDES / "jobs.md", "reason")}
-    verdicts = (ROOT / "src/windlass/agent/verdict.py").read_text()
+    verdicts = (PACKAGE / "agent/verdict.py").read_text()
     given = set(re.findall(r'"([A-Z][A-Za-z]+)"', verdicts))
-    assert described == given
+    assert described == given | {COST_EXCEEDED, BUDGET_EXCEEDED}
 
 
 def test_every_field_of_a_tenant_is_described_with_its_default() -> None:

@@ -7,6 +7,8 @@ the answer is "continue", reading goes on at the very byte where it stood.
 import os
 import signal
 import sys
+import termios
+import tty
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FrameType
@@ -15,6 +17,9 @@ from windlass.cli.failures import show
 from windlass.core.errors import WindlassError
 
 QUESTION = "\n{name} is not over.  [c]ancel it   [d]etach and let it go on   [Enter] keep watching: "
+CANCEL, DETACH, WATCH = b"c", b"d", b"\n"
+_ENDS = (b"", b"\x04")
+"""Of the input: none to come, or Ctrl-D."""
 
 
 class Detached(Exception):
@@ -49,29 +54,51 @@ class Interrupts:
         if self.was_cancelled:
             raise KeyboardInterrupt  # asked a third time: leave at once
         with self._asking():
-            answer = self._ask() if sys.stdin.isatty() and sys.stderr.isatty() else "c"
-        if answer.startswith("d"):
+            answer = self._ask() if sys.stdin.isatty() and sys.stderr.isatty() else CANCEL
+        if answer == DETACH:
             raise Detached
-        if answer.startswith("c"):
+        if answer == CANCEL:
             self._do_cancel()
 
-    def _ask(self) -> str:
-        """A second Ctrl-C, or an end of input, means cancel."""
+    def _ask(self) -> bytes:
+        """One key is enough. A second Ctrl-C, or an end of input, means cancel."""
         signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
-            os.write(2, QUESTION.format(name=self._name).encode())
-            line = os.read(0, 100)
-            return line.decode(errors="replace").strip().lower() if line else "c"
+            with _by_key():
+                os.write(2, QUESTION.format(name=self._name).encode())
+                return _answer()
         except KeyboardInterrupt:
-            return "c"
+            return CANCEL
         finally:
+            os.write(2, b"\n")
             signal.signal(signal.SIGINT, self._on_interrupt)
 
     def _do_cancel(self) -> None:
         self.was_cancelled = True
-        os.write(2, f"\ncancelling {self._name} …\n".encode())
+        os.write(2, f"cancelling {self._name} …\n".encode())
         try:
             self._cancel()
         except WindlassError as exc:
             if exc.code != "already-over":
                 show(exc)
+
+
+@contextmanager
+def _by_key() -> Iterator[None]:
+    """Keys come as they are typed, and unseen. What was typed before the question was no answer to it."""
+    saved = termios.tcgetattr(0)
+    tty.setcbreak(0)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(0, termios.TCSADRAIN, saved)
+
+
+def _answer() -> bytes:
+    """The first key that is one of the answers; any other is read over."""
+    while True:
+        key = os.read(0, 1).lower()
+        if key in _ENDS:
+            return CANCEL
+        if key in (CANCEL, DETACH, WATCH, b"\r"):
+            return key
