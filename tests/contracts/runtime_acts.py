@@ -66,7 +66,7 @@ async def until_it_says(runtime: Runtime, run: RunId, text: bytes) -> None:
     """Come back when the run has said so."""
     with anyio.fail_after(DEADLINE_SECONDS):
         async for line in runtime.logs(run, after=LogPosition()):
-            if line.text == text:
+            if line.text.removesuffix(b"\r") == text:  # which a terminal puts before a newline
                 return
     pytest.fail(f"{run} ended without saying {text!r}")
 

@@ -485,6 +485,31 @@ class Terminals:
             rest = await all_lines(harness.runtime, assignment.run, after=position_after(lines[:number]))
             assert rest == lines[number:]
 
+    async def test_who_attaches_late_sees_what_was_printed_before_and_nothing_twice(self, harness: Harness) -> None:
+        need(harness, Trait.TERMINAL)
+        assignment = await started(harness, "late-tty", Say(b"welcome\n"), ReadLine(), Exit(4), wants_terminal=True)
+        await until_it_says(harness.runtime, assignment.run, b"welcome")
+        with anyio.fail_after(DEADLINE_SECONDS):
+            async with (
+                harness.runtime.attach(assignment.run) as first,
+                harness.runtime.attach(assignment.run) as second,
+            ):
+                await second.send(b"x\n")
+                for terminal in (first, second):
+                    said = (await all_said(terminal))[Stream.STDOUT]
+                    assert said.count(b"welcome") == 1, said
+                    assert await terminal.exit_code() == 4
+
+    async def test_a_run_without_a_terminal_is_heard_from_its_first_line_to_its_last(self, harness: Harness) -> None:
+        need(harness, Trait.TERMINAL)
+        assignment = await started(harness, "plain", Say(b"one\n"), Sleep(1), Say(b"two\n", Stream.STDERR), Exit(5))
+        await until_it_says(harness.runtime, assignment.run, b"one")
+        with anyio.fail_after(DEADLINE_SECONDS):
+            async with harness.runtime.attach(assignment.run) as terminal:
+                said = await all_said(terminal)
+                assert await terminal.exit_code() == 5
+        assert said == {Stream.STDOUT: b"one\n", Stream.STDERR: b"two\n"}
+
     async def test_a_long_line_of_a_terminal_comes_back_whole(self, harness: Harness) -> None:
         need(harness, Trait.TERMINAL)
         long = b"l" * 50_000

@@ -107,6 +107,14 @@ async def test_a_fork_bomb_meets_its_limit(runtime: DockerRuntime) -> None:
     assert b"made it" not in lines
 
 
+async def test_a_terminal_that_nobody_comes_to_holds_nothing_up(runtime: DockerRuntime) -> None:
+    """It is attached to before its start and kept for whoever comes; an engine waits for a stream that nobody reads."""
+    script = "seq 1 400000; exit 6"
+    seen, lines = await _run(runtime, an_assignment("alone", script, wants_terminal=True))
+    assert seen.exit_code == 6
+    assert [line.rstrip(b"\r") for line in lines] == [b"%d" % number for number in range(1, 400_001)]
+
+
 async def test_without_a_network_there_is_only_loopback(runtime: DockerRuntime) -> None:
     seen, lines = await _run(runtime, an_assignment("offline", "ls /sys/class/net", wants_network=False))
     assert (seen.exit_code, lines) == (0, [b"lo"])

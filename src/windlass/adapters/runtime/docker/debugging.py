@@ -11,7 +11,7 @@ from windlass.adapters.runtime.docker.engine import Engine, Facts
 from windlass.adapters.runtime.docker.hardening import debug_container
 from windlass.adapters.runtime.docker.labels import Owner
 from windlass.adapters.runtime.docker.refusals import REFUSED, readable_start_error
-from windlass.adapters.runtime.docker.terminals import EngineTerminal, attached
+from windlass.adapters.runtime.docker.terminals import EngineTerminal, attached, open_terminal
 from windlass.adapters.runtime.docker.validation import check_id
 from windlass.core.errors import Conflict, Invalid, NotFound, Unavailable
 from windlass.core.model.ids import VolumeId
@@ -40,7 +40,7 @@ async def debug_shell(
     try:
         if container is None:
             container = await create_container(engine, name, config)
-        async with attached(engine, container, has_terminal=True) as terminal:
+        async with attached(engine, container, await open_terminal(engine, container)) as terminal:
             if not is_running:
                 await _start(engine, container)
             yield terminal

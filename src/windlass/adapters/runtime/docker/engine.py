@@ -133,19 +133,21 @@ class Engine:
 
     @asynccontextmanager
     async def hijack(self, path: str, *, params: Mapping[str, str], body: object = None) -> AsyncIterator[Hijacked]:
-        """A POST whose connection becomes a duplex byte stream."""
-        version = self._version or await self._negotiate()
-        try:
-            with anyio.fail_after(CALL_SECONDS):
-                stream = await hijack(
-                    self.address, self._tls, f"{version.before(path)}{path}", params=params, body=body
-                )
-        except (OSError, TimeoutError, anyio.EndOfStream, anyio.BrokenResourceError) as exc:
-            raise self._unavailable(exc) from exc
+        """As `open_stream`, closed at the end of the block."""
+        stream = await self.open_stream(path, params=params, body=body)
         try:
             yield stream
         finally:
             await stream.aclose()
+
+    async def open_stream(self, path: str, *, params: Mapping[str, str], body: object = None) -> Hijacked:
+        """A POST whose connection becomes a duplex byte stream; the caller's to close."""
+        version = self._version or await self._negotiate()
+        try:
+            with anyio.fail_after(CALL_SECONDS):
+                return await hijack(self.address, self._tls, f"{version.before(path)}{path}", params=params, body=body)
+        except (OSError, TimeoutError, anyio.EndOfStream, anyio.BrokenResourceError) as exc:
+            raise self._unavailable(exc) from exc
 
     async def ping(self) -> None:
         """Unavailable unless a container engine answers."""

@@ -5,7 +5,7 @@ half-closed stream.
 """
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import urlencode
 
@@ -18,6 +18,8 @@ from windlass.adapters.runtime.docker.refusals import refusal
 from windlass.core.errors import Unavailable
 
 HEAD_MAX: Final = 65_536
+_ARRIVED_SECONDS: Final = 0.05
+"""For what was sent to have arrived."""
 
 
 class Hijacked:
@@ -48,6 +50,14 @@ class Hijacked:
             return await self._stream.receive()
         except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
             return b""
+
+    async def prepend(self, make: Callable[[bytes], bytes]) -> None:
+        """What has come until now is what `make` makes of it."""
+        early = self._early
+        self._early = b""
+        with anyio.move_on_after(_ARRIVED_SECONDS):
+            early += await self.receive()
+        self._early = make(early)
 
     async def aclose(self) -> None:
         with anyio.move_on_after(5, shield=True):

@@ -4,7 +4,7 @@ One loss is Docker's own: what a container writes while dockerd is down waits in
 ends before dockerd is back.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -13,6 +13,7 @@ from windlass.adapters.runtime.cursor import Cursor
 from windlass.adapters.runtime.docker.containers import Known
 from windlass.adapters.runtime.docker.engine import Engine
 from windlass.adapters.runtime.docker.lines import FramedLines, RawLines, Splitter
+from windlass.adapters.runtime.listening import written
 from windlass.core.errors import NotFound, Unavailable
 from windlass.ports.runtime import LogLine, LogPosition
 
@@ -21,6 +22,8 @@ LOOK_BACK: Final = timedelta(hours=1)
 that was set back; an hour covers every step but a catastrophe, and costs a second reading of that hour, once."""
 TAIL: Final = 200
 """Lines to look at again at the end. Only if they do not show where the reading stopped is more read."""
+SHOWN_BYTES_MAX: Final = 64 << 10
+"""To somebody who comes to a terminal that has long been printing."""
 
 
 async def follow(
@@ -30,7 +33,7 @@ async def follow(
     after: LogPosition,
     is_over: Callable[[], Awaitable[bool]],
     backoff: Backoff,
-) -> AsyncIterator[LogLine]:
+) -> AsyncGenerator[LogLine, None]:
     """`is_over` says whether the container can write no more (Unavailable when nobody knows)."""
     known = await identify()
     if known is None:
@@ -53,6 +56,12 @@ async def follow(
         except Unavailable:
             pass
         await backoff.pause()
+
+
+async def last_printed(engine: Engine, known: Known) -> bytes:
+    """The end of what it has printed so far, as it was printed."""
+    tail = [line async for lines in _raw(engine, known, {"tail": str(TAIL)}) for line in lines]
+    return b"".join(map(written, tail))[-SHOWN_BYTES_MAX:]
 
 
 async def _remaining(engine: Engine, known: Known, cursor: Cursor) -> list[LogLine]:

@@ -6,7 +6,7 @@ agent's start may still be on its way inside the engine.
 """
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any, Final
 
 import anyio
@@ -16,18 +16,21 @@ from windlass.adapters.runtime.docker import machine as machines
 from windlass.adapters.runtime.docker.address import parse_address
 from windlass.adapters.runtime.docker.containers import Known, create_container, delete_container
 from windlass.adapters.runtime.docker.debugging import debug_shell
+from windlass.adapters.runtime.docker.early import EarlyStreams, joined
 from windlass.adapters.runtime.docker.engine import Engine, Facts
 from windlass.adapters.runtime.docker.hardening import ARTIFACTS, run_container
+from windlass.adapters.runtime.docker.hijack import Hijacked
 from windlass.adapters.runtime.docker.images import Images
 from windlass.adapters.runtime.docker.labels import RUN, Owner
-from windlass.adapters.runtime.docker.logs import follow
+from windlass.adapters.runtime.docker.logs import follow, last_printed
 from windlass.adapters.runtime.docker.observing import observed, used
 from windlass.adapters.runtime.docker.refusals import REFUSED, readable_start_error
 from windlass.adapters.runtime.docker.slices import Slices
-from windlass.adapters.runtime.docker.terminals import attached, executed
+from windlass.adapters.runtime.docker.terminals import attached, ended_with, executed, open_terminal
 from windlass.adapters.runtime.docker.users import user_of
 from windlass.adapters.runtime.docker.validation import check_command, check_id
 from windlass.adapters.runtime.docker.volumes import OPEN_TO_ALL, TAR, Volumes
+from windlass.adapters.runtime.listening import Listening
 from windlass.adapters.runtime.tars import directories
 from windlass.adapters.secrets.memory_files import MemoryFiles
 from windlass.core.errors import Conflict, Invalid, NotFound, Unavailable, WindlassError
@@ -82,6 +85,7 @@ class DockerRuntime:
         self._failures: dict[RunId, str] = {}
         """Why a start failed, for engines that keep no record of it (Podman)."""
         self._starting: dict[RunId, anyio.Lock] = {}
+        self._early = EarlyStreams()
 
     @classmethod
     @asynccontextmanager
@@ -104,6 +108,7 @@ class DockerRuntime:
             await runtime.close()
 
     async def close(self) -> None:
+        await self._early.close()
         await self._engine.close()
 
     async def machine(self) -> Machine:
@@ -247,23 +252,28 @@ class DockerRuntime:
         except NotFound:
             return
 
-    def logs(self, run: RunId, *, after: LogPosition) -> AsyncIterator[LogLine]:
+    async def logs(self, run: RunId, *, after: LogPosition) -> AsyncIterator[LogLine]:
         async def is_over() -> bool:
             seen = await self.observe(run)
             return seen.phase in _OVER or (seen.phase is Phase.CREATED and bool(seen.error))
 
-        return follow(
+        following = follow(
             self._engine,
             lambda: self._identify(run),
             after=after,
             is_over=is_over,
             backoff=Backoff(self._clock, run),
         )
+        async with aclosing(following) as lines:
+            async for line in lines:
+                await self._early.passed(run, len(line.text))
+                yield line
 
     async def remove(self, run: RunId) -> None:
         known = await self._identify(run)
         if known is not None:
             await delete_container(self._engine, known.id)
+        await self._early.let_go(run)
         self._secret_files.drop(run)
         self._forget(run)
 
@@ -275,8 +285,14 @@ class DockerRuntime:
 
     @asynccontextmanager
     async def attach(self, run: RunId) -> AsyncIterator[Terminal]:
+        """A run without a terminal is listened to from its first line on, and so is a terminal by the first who comes; who comes
+        later sees the end of what was printed."""
         known = await self._require(run)
-        async with attached(self._engine, known.id, has_terminal=known.has_terminal) as terminal:
+        if not known.has_terminal:
+            yield Listening(self.logs(run, after=LogPosition()), lambda: ended_with(self._engine, known.id))
+            return
+        stream = self._early.take(run) or await self._rejoin(known)
+        async with attached(self._engine, known.id, stream) as terminal:
             yield terminal
 
     @asynccontextmanager
@@ -370,6 +386,8 @@ class DockerRuntime:
         if seen.error:
             raise StartFailed(seen.error)
         known = await self._require(run)
+        if known.has_terminal:
+            await self._attach_early(run, known)
         try:
             await self._engine.call("POST", f"/containers/{known.id}/start")
         except (Invalid, NotFound, Conflict, Unavailable) as exc:
@@ -378,6 +396,21 @@ class DockerRuntime:
             await self._explain(run, exc)
         finally:
             self._own_creations.discard(run)
+
+    async def _attach_early(self, run: RunId, known: Known) -> None:
+        with suppress(WindlassError):  # without it the first words are in the log all the same: no reason not to start
+            await self._early.keep(run, await open_terminal(self._engine, known.id))
+
+    async def _rejoin(self, known: Known) -> Hijacked:
+        """Attached first and shown the log then, so that no line falls between the two."""
+        stream = await open_terminal(self._engine, known.id)
+        try:
+            printed = await last_printed(self._engine, known)
+            await stream.prepend(lambda live: joined(printed, live))
+        except BaseException:
+            await stream.aclose()
+            raise
+        return stream
 
     async def _startable(self, run: RunId) -> Observed:
         seen = await self.observe(run)

@@ -65,17 +65,23 @@ class EngineTerminal:
         return await self._exit_code()
 
 
+async def open_terminal(engine: Engine, container: str) -> Hijacked:
+    """What a container's terminal shows, from now on; the caller's to close."""
+    params = {"stream": "true", "stdin": "true", "stdout": "true", "stderr": "true"}
+    return await engine.open_stream(f"/containers/{container}/attach", params=params)
+
+
 @asynccontextmanager
-async def attached(engine: Engine, container: str, *, has_terminal: bool) -> AsyncIterator[EngineTerminal]:
-    """A container's own streams, from now on."""
+async def attached(engine: Engine, container: str, stream: Hijacked) -> AsyncIterator[EngineTerminal]:
+    """A container's terminal over a stream that is attached to it, closed with the block."""
 
     async def exit_code() -> int | None:
         return await ended_with(engine, container)
 
-    params = {"stream": "true", "stdin": "true", "stdout": "true", "stderr": "true"}
-    path = f"/containers/{container}"
-    async with engine.hijack(f"{path}/attach", params=params) as stream:
-        yield EngineTerminal(engine, stream, has_terminal=has_terminal, path=path, exit_code=exit_code)
+    try:
+        yield EngineTerminal(engine, stream, has_terminal=True, path=f"/containers/{container}", exit_code=exit_code)
+    finally:
+        await stream.aclose()
 
 
 async def ended_with(engine: Engine, container: str) -> int | None:

@@ -16,12 +16,13 @@ import anyio
 from anyio.abc import ByteStream
 
 from windlass.adapters import staging
+from windlass.adapters.runtime.listening import Listening
 from windlass.adapters.runtime.process import journal, records, sockets
 from windlass.adapters.runtime.process.environment import OURS, base_environment, order_of
 from windlass.adapters.runtime.process.follow import Inotify, changed, follow
 from windlass.adapters.runtime.process.link import Link, connect
 from windlass.adapters.runtime.process.records import Record, number, text
-from windlass.adapters.runtime.process.session import Attached, Listening, Session
+from windlass.adapters.runtime.process.session import Attached, Session
 from windlass.adapters.secrets.memory_files import MemoryFiles
 from windlass.core.errors import Conflict, Invalid, NotFound, Unavailable
 from windlass.core.model.assignment import Assignment
@@ -308,7 +309,7 @@ class ProcessRuntime:
         label = f"{self._directory}/labels/{volume}.json"
         known = records.read(label)
         if known is not None and known.get("owner") != self._owner:
-            raise Conflict(f"volume {volume} belongs to another installation")
+            raise Conflict(f"volume {volume} belongs to another installation", code="volume-foreign")
         if known is None:
             records.write(label, {"owner": self._owner, "labels": labels}, is_durable=True)
         os.makedirs(path, 0o700, exist_ok=True)

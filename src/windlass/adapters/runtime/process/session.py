@@ -1,13 +1,14 @@
-"""The server's end of an interactive session: the port's Terminal over frames, and over the output files of a run without one."""
+"""The server's end of an interactive session: the port's Terminal over frames."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import anyio
 from anyio.abc import ByteStream
 
+from windlass.adapters.runtime.listening import Listening
 from windlass.adapters.runtime.process import frames
 from windlass.core.errors import Conflict
-from windlass.ports.runtime import LogLine, Stream
+from windlass.ports.runtime import Stream
 
 _CHUNK = 65_536
 _STREAMS = {frames.STDOUT: Stream.STDOUT, frames.STDERR: Stream.STDERR}
@@ -51,19 +52,19 @@ class Session:
     async def _send(self, kind: int, data: bytes = b"") -> None:
         async with self._sending:
             if self._is_torn:
-                raise Conflict("the session is over")
+                raise Conflict("the session is over", code="session-over")
             self._is_torn = True  # cancelled half-way, the next frame would be taken for the rest of this one
             try:
                 await self._stream.send(frames.encode(kind, data))
             except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
-                raise Conflict("the session is over") from error
+                raise Conflict("the session is over", code="session-over") from error
             self._is_torn = False
 
 
 class Attached:
     """A Terminal on a run's pseudo-terminal. It may be attached to before the start: the connection is made when there is one."""
 
-    def __init__(self, reach: Callable[[], Awaitable[ByteStream | None]], written: Callable[[], "Listening"]) -> None:
+    def __init__(self, reach: Callable[[], Awaitable[ByteStream | None]], written: Callable[[], Listening]) -> None:
         """`reach` waits for the terminal, and answers None when the run is over; `written` is what it left then."""
         self._reach = reach
         self._written = written
@@ -100,7 +101,7 @@ class Attached:
     async def _expected(self) -> Session:
         session = await self._reached()
         if session is None:
-            raise Conflict("the run is over")
+            raise Conflict("the run is over", code="not-running")
         return session
 
     async def _reached(self) -> Session | None:
@@ -110,27 +111,3 @@ class Attached:
                 self._session = Session(stream) if stream else None
                 self._is_over = stream is None
         return self._session
-
-
-class Listening:
-    """A Terminal on a run that was started without one: there is no input, and the output is what its files hold."""
-
-    def __init__(self, lines: AsyncIterator[LogLine], exit_code: Callable[[], Awaitable[int | None]]) -> None:
-        self._lines = lines
-        self._exit_code = exit_code
-
-    async def send(self, data: bytes) -> None:
-        raise Conflict("this run takes no input", hint="start it with a terminal: windlass run -it")
-
-    async def close_input(self) -> None:
-        return
-
-    async def resize(self, *, rows: int, columns: int) -> None:
-        return
-
-    async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
-        async for line in self._lines:
-            yield line.stream, line.text + (b"" if line.is_partial else b"\n")
-
-    async def exit_code(self) -> int | None:
-        return await self._exit_code()
