@@ -8,6 +8,7 @@ import pytest
 from tests.api.home import DEADLINE_SECONDS, ApiHome, api_home, manifest
 from windlass.api import bodies
 from windlass.api.context import ApiLimits
+from windlass.ports.store import Refused
 from windlass.wire.schema import NodeList, Problem, Ready, Version
 
 pytestmark = pytest.mark.anyio
@@ -19,6 +20,18 @@ async def test_it_is_alive_and_ready_and_says_of_what(api: ApiHome) -> None:
     ready = await api.client.get("/readyz", headers=bare)
     assert ready.status_code == 200
     assert {part.name for part in Ready.model_validate(ready.json()).parts} >= {"store", "runtime"}
+
+
+async def test_a_full_disk_is_not_ready_and_says_so(api: ApiHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def no_room() -> None:
+        raise Refused("the store's disk is full", code="store-disk-full")
+
+    monkeypatch.setattr(api.home.store, "check_room", no_room)
+    answer = await api.client.get("/readyz", headers={"Authorization": ""})
+    assert answer.status_code == 503
+    parts = {part.name: part.detail for part in Ready.model_validate(answer.json()).parts}
+    assert parts["store"] == "the store's disk is full"
+    assert (await api.client.get("/healthz")).status_code == 200
 
 
 async def test_metrics_count_requests_and_jobs_and_name_no_tenant(api: ApiHome) -> None:

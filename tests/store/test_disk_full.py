@@ -54,6 +54,18 @@ async def test_a_full_disk_refuses_writes_and_recovers_when_space_returns(place:
         assert {item.key: item.modified for item in items} == accepted
 
 
+async def test_that_there_is_no_room_is_said_without_a_write(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", DISK_BYTES) as disk:
+        async with SqliteStore.open(disk / "store.db") as store:
+            await store.check_room()
+            with filled(disk):
+                with pytest.raises(Refused) as refusal:
+                    await store.check_room()
+                assert refusal.value.code == "store-disk-full"
+            await store.check_room()
+            assert await store.revision() == 0
+
+
 async def test_watchers_hear_what_was_accepted_and_nothing_of_what_was_refused(place: Place) -> None:
     accepted: dict[str, int] = {}
     async with SqliteStore.open(place.path) as store:

@@ -94,6 +94,7 @@ async def assemble(
         terminals=Terminals(brain, runtime, ids, secrets, guard),
         secrets=secrets,
         blobs=blobs,
+        store=store,
         clock=clock,
         ids=ids,
         runtime=runtime,

@@ -32,6 +32,7 @@ from windlass.ports.clock import Clock
 from windlass.ports.ids import Ids
 from windlass.ports.logs import Logs
 from windlass.ports.runtime import Runtime
+from windlass.ports.store import Store
 
 
 class Readiness(Struct, frozen=True, kw_only=True):
@@ -59,6 +60,7 @@ class ControlPlane:
     terminals: Terminals
     secrets: Secrets
     blobs: Blobs
+    store: Store
     clock: Clock
     ids: Ids
     runtime: Runtime
@@ -118,6 +120,7 @@ class ControlPlane:
         parts = {"store": "ok", "runtime": "ok"}
         try:
             self.brain.committer.check_writable()
+            await self.store.check_room()
         except WindlassError as error:
             parts["store"] = error.message
         try:

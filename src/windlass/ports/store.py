@@ -128,3 +128,7 @@ class Store(Protocol):
     async def revision(self) -> int:
         """The revision of the newest commit."""
         ...
+
+    async def check_room(self) -> None:
+        """Refused (code `store-disk-full`) when there is hardly room for a commit. Writes nothing: for who asks after health."""
+        ...

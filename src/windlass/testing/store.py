@@ -68,6 +68,9 @@ class MemoryStore:
         encode_key(key)
         return self._items.get(key)
 
+    async def check_room(self) -> None:
+        return
+
     async def revision(self) -> int:
         await self._turn()
         return self._hub.revision
@@ -255,6 +258,9 @@ class FaultyStore:
     async def revision(self) -> int:
         await self._let_late_ones_arrive()
         return await self._store.revision()
+
+    async def check_room(self) -> None:
+        await self._store.check_room()
 
     def watch(self, *, after: int, prefix: str = "") -> AbstractAsyncContextManager[AsyncIterator[Sequence[Change]]]:
         return self._store.watch(after=after, prefix=prefix)

@@ -21,7 +21,7 @@ from windlass.adapters.store import sqlite_statements as sql
 from windlass.adapters.store.commits import Committed
 from windlass.adapters.store.leases import Leases
 from windlass.adapters.store.sqlite_schema import connect_reader, connect_writer, migrate, migrations
-from windlass.adapters.store.sqlite_writer import Writer
+from windlass.adapters.store.sqlite_writer import Writer, disk_full
 from windlass.adapters.store.watching import WatchHub
 from windlass.core.errors import Unavailable
 from windlass.ports.store import Change, Expect, Item, Limits, Refused, Snapshot, Unknown, Write
@@ -34,6 +34,8 @@ READERS = 2
 """A long range must not hold up a single get."""
 COMPACTION_SLICE = 2_000
 TIMER_SECONDS_LEAST = 0.05
+ROOM_BYTES_MIN = 1 << 20
+"""With less the next commits may still fit, and those after them do not."""
 
 
 class SqliteStore:
@@ -68,6 +70,7 @@ class SqliteStore:
 
     def __init__(self, files: "_Files", monotonic: Callable[[], float]) -> None:
         revision = sql.read_revision(files.writer)
+        self._directory = os.path.dirname(files.writer.filename)
         self._leases = Leases(monotonic, sql.read_leases(files.writer))
         self._leases_changed = anyio.Event()
         self._ending = anyio.Lock()
@@ -88,6 +91,11 @@ class SqliteStore:
     async def revision(self) -> int:
         await self._catch_up()
         return self._hub.revision
+
+    async def check_room(self) -> None:
+        room = await to_thread.run_sync(os.statvfs, self._directory)
+        if room.f_bavail * room.f_frsize < ROOM_BYTES_MIN:
+            raise disk_full()
 
     async def commit(self, writes: Sequence[Write], expect: Sequence[Expect] = ()) -> int:
         if self._leases.due():

@@ -245,10 +245,14 @@ def _all_fail(batch: Sequence[_Task], error: Unavailable) -> list[_Outcome]:
     return [_Outcome(task, error=type(error)(error.message, code=error.code, hint=error.hint)) for task in batch]
 
 
+def disk_full() -> Refused:
+    return Refused("the store's disk is full", code="store-disk-full", hint="free some space; writes resume")
+
+
 def _refused(exc: BaseException | None) -> Refused:
     match exc:
         case apsw.FullError():
-            return Refused("the store's disk is full", code="store-disk-full", hint="free some space; writes resume")
+            return disk_full()
         case apsw.ReadOnlyError():
             return Refused("the store's disk is read-only", code="store-read-only")
         case apsw.BusyError():
