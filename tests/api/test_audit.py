@@ -9,10 +9,12 @@ import pytest
 
 from tests.api.home import ApiHome, api_home, manifest
 from tests.api.live import LiveHome, live_home
+from windlass.client import documents
 from windlass.control.audit import AuditTrail
 from windlass.control.janitor import Janitor, Retention
 from windlass.core.model.audit import Act, AuditQuery, Author
 from windlass.core.model.ids import Millis
+from windlass.wire import audit as wire
 from windlass.wire.audit import AuditList, AuditRecord
 
 pytestmark = pytest.mark.anyio
@@ -262,3 +264,9 @@ async def test_a_record_is_stored_in_the_very_commit_of_its_change() -> None:
 
 def tenant(name: str, **spec: Any) -> dict[str, Any]:
     return {"apiVersion": "windlass.dev/v1", "kind": "Tenant", "metadata": {"name": name}, "spec": spec}
+
+
+async def test_the_client_knows_every_field_of_a_record_that_the_server_answers_with() -> None:
+    """Two shapes of one document, because the command line starts without the validator; they must not drift apart."""
+    answered = {field.alias or name for name, field in wire.AuditRecord.model_fields.items()}
+    assert set(documents.AuditRecord.__annotations__) == answered

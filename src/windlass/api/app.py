@@ -1,10 +1,12 @@
 """The application: every route, in the order they are tried, inside the envelope."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
+from typing import Final
 
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
+from starlette.types import ASGIApp
 
 from windlass.api import (
     artifacts,
@@ -47,6 +49,40 @@ from windlass.wire.secret import LoginRequest, SecretRequest
 from windlass.wire.tenancy import TokenRequest
 from windlass.wire.tenant import TenantDocument
 
+_ROUTERS: Final = (
+    jobs.router,
+    logs.router,
+    events.router,
+    artifacts.router,
+    volumes.router,
+    secrets.router,
+    registries.router,
+    terminals.router,
+    tenants.router,
+    tokens.router,
+    pools.router,
+    audit.router,
+    money.router,
+    queues.router,
+    health.router,
+    why.router,
+    plan.router,
+    health.open_router,
+)
+_BODIES: Final = (
+    volumes.CopyFileRequest,
+    volumes.CleanupRequest,
+    money.BurstRequest,
+    TenantDocument,
+    PoolDocument,
+    ScaleRequest,
+    TokenRequest,
+    SecretRequest,
+    LoginRequest,
+    schema.PlanRequest,
+)
+"""Read by hand, so that the description of the API has to be told of them."""
+
 
 def create_app(
     plane: ControlPlane,
@@ -66,15 +102,7 @@ def create_app(
     this machine can ask. `preset_image` is what the inference preset runs by default."""
     limits = limits or ApiLimits()
     metrics = ApiMetrics(registry if registry is not None else CollectorRegistry())
-    app = HotApp(
-        title="Windlass",
-        version=version,
-        description="One control plane for containers: fair, explained, crash-safe.",
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-        separate_input_output_schemas=False,
-    )
+    app = _bare(version)
     app.context = Context(
         plane=plane,
         auth=auth,
@@ -89,54 +117,47 @@ def create_app(
         version=version,
         preset_image=preset_image,
     )
+    _open_doors(app)
+    _wrap(app, _envelope(app.context, hosts))
+    return app
+
+
+def _bare(version: str) -> HotApp:
+    return HotApp(
+        title="Windlass",
+        version=version,
+        description="One control plane for containers: fair, explained, crash-safe.",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        separate_input_output_schemas=False,
+    )
+
+
+def _open_doors(app: HotApp) -> None:
+    """The hot ones first, then what the framework serves, the page last; and what is said when none is the right one."""
     app.open_door("/api/v1/jobs", submit_job)
     app.open_door("/api/v1/jobs/bulk", submit_bulk)
-    for module in (
-        jobs,
-        logs,
-        events,
-        artifacts,
-        volumes,
-        secrets,
-        registries,
-        terminals,
-        tenants,
-        tokens,
-        pools,
-        audit,
-        money,
-        queues,
-        health,
-        why,
-        plan,
-    ):
-        app.include_router(module.router)
-    app.include_router(health.open_router)
+    for router in _ROUTERS:
+        app.include_router(router)
     app.router.routes.extend(page.routes())
     problems.install(app)
-    openapi.install(
-        app,
-        bodies=(
-            volumes.CopyFileRequest,
-            volumes.CleanupRequest,
-            money.BurstRequest,
-            TenantDocument,
-            PoolDocument,
-            ScaleRequest,
-            TokenRequest,
-            SecretRequest,
-            LoginRequest,
-            schema.PlanRequest,
-        ),
-    )
-    envelope = partial(
+    openapi.install(app, bodies=_BODIES)
+
+
+def _envelope(context: Context, hosts: Collection[str]) -> Callable[[ASGIApp], Envelope]:
+    plane = context.plane
+    return partial(
         Envelope,
-        metrics=metrics,
+        metrics=context.metrics,
         make_id=plane.ids.uuid7,
         revision=lambda: plane.read_model.revision,
-        crowd=Crowd(limits.requests_max),
+        crowd=Crowd(context.limits.requests_max),
         hosts=hosts,
     )
+
+
+def _wrap(app: HotApp, envelope: Callable[[ASGIApp], Envelope]) -> None:
+    """Around the framework, and around the hot doors that stand before it."""
     app.add_middleware(envelope)
     app.wrap_doors(envelope)
-    return app

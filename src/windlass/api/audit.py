@@ -30,6 +30,8 @@ LINES: Final = "application/x-ndjson"
 _PAGE: Final = 500
 _LOOK_AGAIN_SECONDS: Final = 15.0
 _TEXT_MAX: Final = 200
+_TEXTS: Final = {"tenant", "subject", "verb", "kind", "name", "uid", "request", "token"}
+"""Asked for as they are written."""
 _EXPORT: Final[dict[int | str, dict[str, Any]]] = {
     200: {"description": "A record a line, oldest first.", "content": {LINES: {"schema": {"type": "string"}}}}
 }
@@ -133,14 +135,7 @@ def _asked(clock: Clock, query: Filters) -> AuditQuery:
         message = "is after `until`; expected the first moment, then the last"
         raise Invalid("the request has one fault", faults=[Fault("since", message)])
     return AuditQuery(
-        tenant=query.tenant,
-        subject=query.subject,
-        verb=query.verb,
-        kind=query.kind,
-        name=query.name,
-        uid=query.uid,
-        request=query.request,
-        token=query.token,
+        **query.model_dump(include=_TEXTS),
         is_refused=None if query.outcome is None else query.outcome == "refused",
         since=_service(clock, query.since, "since"),
         until=_service(clock, query.until, "until"),

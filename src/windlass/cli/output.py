@@ -62,6 +62,22 @@ def show_yaml(document: object) -> None:
     say(msgspec.yaml.encode(document).decode().rstrip("\n"))
 
 
+def show_document(document: object, form: str) -> bool:
+    """Whether `form` is one for programs; then it is shown."""
+    if form in {"json", "yaml"}:
+        (show_json if form == "json" else show_yaml)(document)
+    return form in {"json", "yaml"}
+
+
+def show_manifests(kind: str, found: Sequence[Any], form: str, *, is_single: bool = False) -> bool:
+    """As `show_document`, and by name."""
+    if form == "name":
+        for one in found:
+            say(f"{kind}/{one['metadata']['name']}")
+        return True
+    return show_document(found[0] if is_single else {"items": found}, form)
+
+
 def show_table(headings: Sequence[str], rows: Iterable[table.Row]) -> None:
     for line in table.lines(headings, rows, is_coloured=is_coloured(), width=width()):
         say(line)

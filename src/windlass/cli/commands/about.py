@@ -4,7 +4,7 @@ import click
 
 from windlass import __version__
 from windlass.cli.command import Command, client_of
-from windlass.cli.output import note, output_option, say, show_json, show_yaml
+from windlass.cli.output import note, output_option, say, show_document
 from windlass.core.errors import Unavailable
 
 
@@ -20,8 +20,7 @@ def version(ctx: click.Context, form: str) -> None:
     except Unavailable as exc:
         if form == "table":
             note(exc.message)
-    if form != "table":
-        (show_json if form == "json" else show_yaml)(about)
+    if show_document(about, form):
         return
     say(f"client  {__version__}")
     if isinstance(about["server"], dict):
@@ -37,8 +36,7 @@ def version(ctx: click.Context, form: str) -> None:
 def whoami(ctx: click.Context, form: str) -> None:
     """Who the server takes you for: subject, tenant, roles."""
     me = client_of(ctx).whoami()
-    if form != "table":
-        (show_json if form == "json" else show_yaml)(me)
+    if show_document(me, form):
         return
     width = max(map(len, me))
     for key, value in me.items():

@@ -10,12 +10,10 @@ import click
 from windlass.cli import exits
 from windlass.cli.command import Command, client_of
 from windlass.cli.failures import show
-from windlass.cli.output import output_option, say, show_json, show_yaml
+from windlass.cli.output import output_option, say, show_document
 from windlass.core.errors import Fault, Invalid, WindlassError
 
-
-@click.command(cls=Command)
-@click.option(
+files_option = click.option(
     "-f",
     "--file",
     "files",
@@ -24,6 +22,10 @@ from windlass.core.errors import Fault, Invalid, WindlassError
     metavar="FILE",
     help="A manifest in YAML or JSON; - is stdin.",
 )
+
+
+@click.command(cls=Command)
+@files_option
 @output_option("table", "json", "yaml", "name")
 @click.pass_context
 def apply(ctx: click.Context, files: tuple[str, ...], form: str) -> None:
@@ -50,8 +52,7 @@ def apply(ctx: click.Context, files: tuple[str, ...], form: str) -> None:
         if form in {"table", "name"}:
             name = f"{noun}/{made_one['metadata']['name']}"
             say(name + (f" {verdict}" if form == "table" else ""))
-    if form in {"json", "yaml"}:
-        (show_json if form == "json" else show_yaml)(made[0] if len(documents) == 1 and made else {"items": made})
+    show_document(made[0] if len(documents) == 1 and made else {"items": made}, form)
     ctx.exit(code)
 
 

@@ -1,17 +1,13 @@
 """`windlass cancel`, `delete`, `cleanup`."""
 
-from collections.abc import Callable
-
 import click
 
-from windlass.cli import exits
 from windlass.cli.command import Command, client_of
-from windlass.cli.failures import show
+from windlass.cli.each import each
 from windlass.cli.names import job_argument
 from windlass.cli.output import say
 from windlass.cli.render import table
 from windlass.client.documents import Cleanup
-from windlass.core.errors import WindlassError
 
 
 @click.command(cls=Command)
@@ -29,7 +25,7 @@ def cancel_all(ctx: click.Context, jobs: tuple[str, ...]) -> None:
         state = client.cancel(job)["status"].get("state", "")
         return "cancelled" if state == "CANCELLED" else "is being cancelled"
 
-    each(ctx, jobs, one)
+    each(ctx, "job", jobs, one)
 
 
 @click.command(cls=Command)
@@ -43,7 +39,7 @@ def release(ctx: click.Context, jobs: tuple[str, ...]) -> None:
         client.release(job)
         return "released"
 
-    each(ctx, jobs, one)
+    each(ctx, "job", jobs, one)
 
 
 @click.command(cls=Command)
@@ -62,7 +58,7 @@ def delete_all(ctx: click.Context, jobs: tuple[str, ...], *, with_volume: bool) 
         client.delete(job, volume=with_volume)
         return "deleted, its volume too" if with_volume else "deleted; its volume stays until its TTL"
 
-    each(ctx, jobs, one)
+    each(ctx, "job", jobs, one)
 
 
 @click.command(cls=Command)
@@ -78,15 +74,3 @@ def show_cleanup(done: Cleanup, *, is_verbose: bool) -> None:
         for line in table.lines(("VOLUME", "", "WHY"), [(i["name"], i["action"], i["why"]) for i in done["items"]]):
             say(line)
     say(f"{done['deleted']} deleted, {done['skipped']} skipped")
-
-
-def each(ctx: click.Context, names: tuple[str, ...], act: Callable[[str], str]) -> None:
-    """One line per name; a failure is said and the rest still done. The exit code is the first failure's."""
-    code = exits.OK
-    for name in names:
-        try:
-            say(f"job/{name} {act(name)}")
-        except WindlassError as exc:
-            show(exc)
-            code = code or exits.of_error(exc)
-    ctx.exit(code)

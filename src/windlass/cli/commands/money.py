@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from windlass.cli.command import Command, client_of
-from windlass.cli.output import note, output_option, say, show_json, show_table, show_yaml
+from windlass.cli.output import note, output_option, say, show_document, show_table
 from windlass.cli.parameters import Number
 from windlass.cli.render import money
 from windlass.cli.render.values import money as amount
@@ -41,7 +41,7 @@ def cost(
     _check_whose(tenant, wants_all=wants_all)
     _check_days(since, until)
     found = client_of(ctx).costs(by=list(by) or ["day"], since=since, until=until, tenant=tenant, all=wants_all)
-    if _shown(found, form):
+    if show_document(found, form):
         return
     if not found["items"]:
         note(f"nothing was charged from {found['since']} to {found['until']}")
@@ -60,7 +60,7 @@ def savings(ctx: click.Context, days: int, tenant: str | None, wants_all: bool, 
     """Idle runs, needs that were never used, cheaper pools: from what really ran, with the evidence."""
     _check_whose(tenant, wants_all=wants_all)
     found = client_of(ctx).savings(days=days, tenant=tenant, all=wants_all)
-    if _shown(found, form):
+    if show_document(found, form):
         return
     if found["items"]:
         show_table(money.SAVINGS, money.savings_rows(found))
@@ -83,7 +83,7 @@ def burst(ctx: click.Context, tenant: str, wants_open: bool, wants_end: bool, fo
     elif wants_end:
         client.end_burst(tenant)
     found = client.bursts(tenant)
-    if _shown(found, form):
+    if show_document(found, form):
         return
     if wants_open or wants_end:
         say(f"burst session of tenant {tenant} {'opened' if wants_open else 'ended'}")
@@ -119,7 +119,7 @@ def budget(
     elif per_month is not None or thresholds or hard_stop is not None:
         client.change_tenant(tenant, {"budget": _budget(per_month, thresholds, hard_stop)})
     found = client.budget(tenant)
-    if not _shown(found, form):
+    if not show_document(found, form):
         for line in money.budget_lines(found):
             say(line)
 
@@ -148,9 +148,3 @@ def _budget(per_month: str | None, thresholds: tuple[float, ...], hard_stop: boo
         "hardStop": hard_stop,
     }
     return {name: value for name, value in given.items() if value is not None}
-
-
-def _shown(document: Any, form: str) -> bool:
-    if form != "table":
-        (show_json if form == "json" else show_yaml)(document)
-    return form != "table"

@@ -7,24 +7,16 @@ import click
 
 from windlass.cli import exits
 from windlass.cli.command import Command, client_of
-from windlass.cli.commands.apply import read_documents
+from windlass.cli.commands.apply import files_option, read_documents
 from windlass.cli.commands.why import started
-from windlass.cli.output import output_option, say, show_json, show_table, show_yaml
+from windlass.cli.output import output_option, say, show_document, show_table
 from windlass.cli.render import table
 from windlass.cli.render.values import money, span
 from windlass.client.documents import Plan, Planned
 
 
 @click.command(cls=Command)
-@click.option(
-    "-f",
-    "--file",
-    "files",
-    multiple=True,
-    required=True,
-    metavar="FILE",
-    help="A manifest in YAML or JSON; - is stdin.",
-)
+@files_option
 @output_option("table", "json", "yaml")
 @click.pass_context
 def plan(ctx: click.Context, files: tuple[str, ...], form: str) -> None:
@@ -33,9 +25,7 @@ def plan(ctx: click.Context, files: tuple[str, ...], form: str) -> None:
     The server tries them on its own scheduler and takes everything back. The exit code is 4 when one would be refused.
     """
     found = client_of(ctx).plan([document for file in files for document in read_documents(file)])
-    if form != "table":
-        (show_json if form == "json" else show_yaml)(found)
-    else:
+    if not show_document(found, form):
         show_table(("NAME", "START", "EXPECTED", "PRICE", "PER HOUR", "DETAIL"), [_row(one) for one in found["items"]])
         for line in _delays(found):
             say(line)

@@ -6,13 +6,11 @@ from typing import Any, Literal
 
 import click
 
-from windlass.cli import exits
 from windlass.cli.command import Command, client_of
-from windlass.cli.failures import show
-from windlass.cli.output import note, output_option, say, show_json, show_table, show_yaml
+from windlass.cli.each import each
+from windlass.cli.output import note, output_option, say, show_document, show_manifests, show_table
 from windlass.cli.render import pools as render
 from windlass.client.documents import Document
-from windlass.core.errors import WindlassError
 
 
 @click.group()
@@ -106,8 +104,7 @@ def scale(ctx: click.Context, name: str, workers: int) -> None:
 @click.pass_context
 def pause(ctx: click.Context, name: str) -> None:
     """It no longer grows or shrinks by itself."""
-    client_of(ctx).change_pool(name, {"paused": True})
-    say(f"pool/{name} paused")
+    _pause(ctx, name, is_paused=True)
 
 
 @pools.command("resume", cls=Command)
@@ -115,8 +112,7 @@ def pause(ctx: click.Context, name: str) -> None:
 @click.pass_context
 def resume(ctx: click.Context, name: str) -> None:
     """It grows and shrinks by itself again."""
-    client_of(ctx).change_pool(name, {"paused": False})
-    say(f"pool/{name} resumed")
+    _pause(ctx, name, is_paused=False)
 
 
 @pools.command("history", cls=Command)
@@ -127,9 +123,9 @@ def resume(ctx: click.Context, name: str) -> None:
 def history(ctx: click.Context, name: str, limit: int, form: str) -> None:
     """Every change of its size: what was seen, which rule, and what held it back."""
     found = list(client_of(ctx).scaling(name, limit=limit))
-    if form in {"json", "yaml"}:
-        (show_json if form == "json" else show_yaml)({"items": found})
-    elif found:
+    if show_document({"items": found}, form):
+        return
+    if found:
         show_table(render.HISTORY, render.history_rows(found, time.time()))
     else:
         note("none yet")
@@ -140,15 +136,13 @@ def history(ctx: click.Context, name: str, limit: int, form: str) -> None:
 @click.pass_context
 def delete(ctx: click.Context, names: tuple[str, ...]) -> None:
     """Delete pools that have no nodes and no workers."""
-    client, code = client_of(ctx), exits.OK
-    for name in names:
-        try:
-            client.delete_pool(name)
-            say(f"pool/{name} deleted")
-        except WindlassError as exc:
-            show(exc)
-            code = code or exits.of_error(exc)
-    ctx.exit(code)
+    client = client_of(ctx)
+
+    def one(name: str) -> str:
+        client.delete_pool(name)
+        return "deleted"
+
+    each(ctx, "pool", names, one)
 
 
 @click.group()
@@ -181,12 +175,7 @@ def drain(ctx: click.Context, names: tuple[str, ...]) -> None:
 
 
 def show_pools(found: Sequence[Document], form: str, *, is_single: bool = False) -> None:
-    if form in {"json", "yaml"}:
-        (show_json if form == "json" else show_yaml)(found[0] if is_single else {"items": found})
-    elif form == "name":
-        for pool in found:
-            say(f"pool/{pool['metadata']['name']}")
-    else:
+    if not show_manifests("pool", found, form, is_single=is_single):
         show_table(render.POOLS, render.pool_rows(found, time.time()))
 
 
@@ -197,15 +186,14 @@ def describe_pool(pool: Document, metrics: Document, form: str = "table") -> Non
         say("\n".join(render.pool_lines(pool, metrics, time.time())))
 
 
+def _pause(ctx: click.Context, name: str, *, is_paused: bool) -> None:
+    client_of(ctx).change_pool(name, {"paused": is_paused})
+    say(f"pool/{name} {'paused' if is_paused else 'resumed'}")
+
+
 def _hold_back(ctx: click.Context, names: tuple[str, ...], verb: Literal["cordon", "uncordon", "drain"]) -> None:
-    client, code = client_of(ctx), exits.OK
-    for name in names:
-        try:
-            say(f"node/{name} {client.hold_back(name, verb)['state']}")
-        except WindlassError as exc:
-            show(exc)
-            code = code or exits.of_error(exc)
-    ctx.exit(code)
+    client = client_of(ctx)
+    each(ctx, "node", names, lambda name: str(client.hold_back(name, verb)["state"]))
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -1,11 +1,9 @@
 """`windlass fairness` and `queues`: who deserved what and got what; who waits, and for what."""
 
-from typing import Any
-
 import click
 
 from windlass.cli.command import Command, client_of
-from windlass.cli.output import note, output_option, show_json, show_table, show_yaml
+from windlass.cli.output import note, output_option, show_document, show_table
 from windlass.cli.parameters import Duration
 from windlass.cli.render import queues as rendered
 from windlass.cli.render.values import clock_time
@@ -28,7 +26,7 @@ def fairness(ctx: click.Context, window: int | None, tenant: str | None, form: s
       windlass fairness --window 15m
     """
     found = client_of(ctx).fairness(window=window, tenant=tenant)
-    if _shown(found, form):
+    if show_document(found, form):
         return
     if found["items"]:
         show_table(rendered.FAIRNESS, rendered.fairness_rows(found["items"]))
@@ -44,15 +42,9 @@ def fairness(ctx: click.Context, window: int | None, tenant: str | None, form: s
 def queues(ctx: click.Context, tenant: str | None, form: str) -> None:
     """How many jobs wait, by tenant and by what they ask for; who is next, who waits longest, and for what."""
     found = client_of(ctx).queues(tenant=tenant)
-    if _shown(found, form):
+    if show_document(found, form):
         return
     if found["items"]:
         show_table(rendered.QUEUES, rendered.queue_rows(found["items"]))
     else:
         note("nobody waits")
-
-
-def _shown(document: Any, form: str) -> bool:
-    if form != "table":
-        (show_json if form == "json" else show_yaml)(document)
-    return form != "table"

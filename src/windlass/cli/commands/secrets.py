@@ -10,12 +10,10 @@ from typing import Any
 
 import click
 
-from windlass.cli import exits
 from windlass.cli.command import Command, client_of
-from windlass.cli.failures import show
+from windlass.cli.each import each
 from windlass.cli.output import note, output_option, say, show_json, show_table, show_yaml
 from windlass.cli.render import lists
-from windlass.core.errors import WindlassError
 
 DEFAULT_KEY = "value"
 
@@ -66,17 +64,13 @@ def list_secrets(ctx: click.Context, form: str) -> None:
 @click.pass_context
 def remove(ctx: click.Context, names: tuple[str, ...]) -> None:
     """Remove secrets. Jobs that refer to one and have not started will fail with the reason SecretMissing."""
-    client, code = client_of(ctx), exits.OK
-    for name in names:
-        try:
-            gone = client.remove_secret(name)
-            say(f"secret/{name} removed")
-            if gone["usedByCount"]:
-                note(f"still referred to by {', '.join(gone['usedBy'])}")
-        except WindlassError as exc:
-            show(exc)
-            code = code or exits.of_error(exc)
-    ctx.exit(code)
+    client = client_of(ctx)
+
+    def one(name: str) -> str:
+        gone = client.remove_secret(name)
+        return f"removed; still referred to by {', '.join(gone['usedBy'])}" if gone["usedByCount"] else "removed"
+
+    each(ctx, "secret", names, one)
 
 
 @secrets.command("rotate-key", cls=Command)

@@ -8,15 +8,14 @@ from typing import Any
 
 import click
 
-from windlass.cli import exits
 from windlass.cli.command import Command, client_of
 from windlass.cli.commands.money import budget, burst
-from windlass.cli.failures import show
-from windlass.cli.output import note, output_option, say, show_json, show_table, show_yaml
+from windlass.cli.each import each
+from windlass.cli.output import note, output_option, say, show_document, show_manifests, show_table
 from windlass.cli.parameters import Number
 from windlass.cli.render import tenants as render
 from windlass.client.documents import TenantManifest
-from windlass.core.errors import Invalid, WindlassError
+from windlass.core.errors import Invalid
 
 TIERS = ("free", "standard", "premium", "enterprise")
 POLICIES = ("reject", "queue", "burst")
@@ -161,15 +160,13 @@ def set_weight(ctx: click.Context, name: str, weight: float) -> None:
 @click.pass_context
 def delete(ctx: click.Context, names: tuple[str, ...]) -> None:
     """Delete tenants that have no live jobs. Their tokens end; their names are not given again."""
-    client, code = client_of(ctx), exits.OK
-    for name in names:
-        try:
-            client.delete_tenant(name)
-            say(f"tenant/{name} deleted")
-        except WindlassError as exc:
-            show(exc)
-            code = code or exits.of_error(exc)
-    ctx.exit(code)
+    client = client_of(ctx)
+
+    def one(name: str) -> str:
+        client.delete_tenant(name)
+        return "deleted"
+
+    each(ctx, "tenant", names, one)
 
 
 @tenants.command("token", cls=Command)
@@ -204,9 +201,9 @@ def issue_token(ctx: click.Context, tenant: str, role: str, ttl: str, subject: s
 def list_tokens(ctx: click.Context, tenant: str, form: str) -> None:
     """Tokens that were issued or revoked, by id; never the tokens themselves."""
     found = client_of(ctx).tokens(tenant)
-    if form in {"json", "yaml"}:
-        (show_json if form == "json" else show_yaml)({"items": found})
-    elif form == "name":
+    if show_document({"items": found}, form):
+        return
+    if form == "name":
         for token in found:
             say(token["id"])
     elif found:
@@ -222,24 +219,17 @@ def list_tokens(ctx: click.Context, tenant: str, form: str) -> None:
 @click.pass_context
 def revoke(ctx: click.Context, tenant: str, tokens: tuple[str, ...], unseen: bool) -> None:
     """Revoke tokens by id: refused from the next request on, also after a restart."""
-    client, code = client_of(ctx), exits.OK
-    for token in tokens:
-        try:
-            client.revoke_token(tenant, token, unseen=unseen)
-            say(f"token/{token} revoked")
-        except WindlassError as exc:
-            show(exc)
-            code = code or exits.of_error(exc)
-    ctx.exit(code)
+    client = client_of(ctx)
+
+    def one(token: str) -> str:
+        client.revoke_token(tenant, token, unseen=unseen)
+        return "revoked"
+
+    each(ctx, "token", tokens, one)
 
 
 def show_tenants(found: Sequence[TenantManifest], form: str, *, is_single: bool = False) -> None:
-    if form in {"json", "yaml"}:
-        (show_json if form == "json" else show_yaml)(found[0] if is_single else {"items": found})
-    elif form == "name":
-        for tenant in found:
-            say(f"tenant/{tenant['metadata'].get('name')}")
-    else:
+    if not show_manifests("tenant", found, form, is_single=is_single):
         show_table(render.TENANTS, render.tenant_rows(found, time.time()))
 
 

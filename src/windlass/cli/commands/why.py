@@ -7,7 +7,7 @@ import click
 
 from windlass.cli.command import Command, client_of
 from windlass.cli.names import job_argument
-from windlass.cli.output import output_option, say, show_json, show_table, show_yaml, styled
+from windlass.cli.output import output_option, say, show_document, show_table, styled
 from windlass.cli.render import table
 from windlass.cli.render.values import clock_time, seconds_of, span
 from windlass.client.documents import Advice, Estimate, Gate, Why
@@ -20,8 +20,7 @@ from windlass.client.documents import Advice, Estimate, Gate, Why
 def why(ctx: click.Context, job: str, form: str) -> None:
     """Why JOB waits, and the smallest change that would start it now."""
     found = client_of(ctx).why(job)
-    if form != "table":
-        (show_json if form == "json" else show_yaml)(found)
+    if show_document(found, form):
         return
     say(f"{styled(found['name'], bold=True)} is {found['state']}: {table.clean(found['says'])}")
     if not found["gates"]:

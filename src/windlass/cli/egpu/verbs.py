@@ -10,7 +10,7 @@ from windlass.cli.commands.terminals import open_debug
 from windlass.cli.commands.watch import print_changes, watch_one
 from windlass.cli.egpu.create import KIND
 from windlass.cli.names import job_argument
-from windlass.cli.output import note, output_option, say, show_json, show_table, show_yaml
+from windlass.cli.output import note, output_option, say, show_document, show_table
 from windlass.cli.render import lists
 from windlass.client.documents import Manifest
 
@@ -22,9 +22,7 @@ from windlass.client.documents import Manifest
 def get(ctx: click.Context, job: str, form: str) -> None:
     """One job: phase, reason, where its artifacts are."""
     found = client_of(ctx).job(job)
-    if form in {"json", "yaml"}:
-        (show_json if form == "json" else show_yaml)(found)
-    else:
+    if not show_document(found, form):
         _show([found], form)
 
 
@@ -34,9 +32,9 @@ def get(ctx: click.Context, job: str, form: str) -> None:
 def list_all(ctx: click.Context, form: str) -> None:
     """All ephemeral accelerated jobs, newest first."""
     found = list(client_of(ctx).jobs(kind=KIND))
-    if form in {"json", "yaml"}:
-        (show_json if form == "json" else show_yaml)({"items": found})
-    elif found:
+    if show_document({"items": found}, form):
+        return
+    if found:
         _show(found, form)
     else:
         note("no jobs yet; `egpu create NAME --project-dir DIR` makes one")
