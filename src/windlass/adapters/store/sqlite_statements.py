@@ -16,9 +16,12 @@ PAGE_BYTES = 4 << 20
 """How much of the log one page of a replay brings into memory."""
 
 _PUT = """
-    INSERT INTO items (key, value, created, modified, lease) VALUES (?1, ?2, ?3, ?3, ?4)
+    INSERT INTO items (key, value, created, modified, lease) VALUES {rows}
     ON CONFLICT (key) DO UPDATE SET value = excluded.value, modified = excluded.modified, lease = excluded.lease
 """
+_ROWS_AT_ONCE = (64, 16, 4, 1)
+_PUTS = {rows: _PUT.format(rows=", ".join(["(?, ?, ?, ?, ?)"] * rows)) for rows in _ROWS_AT_ONCE}
+"""Each statement that is run lets go of the interpreter and has to get it back: many rows are put by few."""
 _RANGE = "SELECT key, value, created, modified FROM items WHERE key {first} ?1 {end} ORDER BY key LIMIT ?3"
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -53,7 +56,7 @@ def commit(tx: Transaction, writes: Sequence[Write], expect: Sequence[Expect], l
     _check_leases(tx.connection, puts)
     revision = tx.next_revision
     absent = {write.key for write in writes if type(write) is Delete and not _delete(tx.connection, write.key)}
-    tx.connection.executemany(_PUT, [(put.key.encode(), put.value, revision, put.lease) for put in puts])
+    _put_all(tx.connection, puts, revision)
     changes = tuple(
         Change(revision=revision, key=write.key, value=write.value if type(write) is Put else None)
         for write in writes
@@ -62,6 +65,19 @@ def commit(tx: Transaction, writes: Sequence[Write], expect: Sequence[Expect], l
     if changes:
         tx.record(changes, size)
     return tx.revision
+
+
+def _put_all(connection: apsw.Connection, puts: Sequence[Put], revision: int) -> None:
+    at = 0
+    for rows in _ROWS_AT_ONCE:
+        while len(puts) - at >= rows:
+            values = [
+                value
+                for put in puts[at : at + rows]
+                for value in (put.key.encode(), put.value, revision, revision, put.lease)
+            ]
+            connection.execute(_PUTS[rows], values)
+            at += rows
 
 
 def grant(tx: Transaction, ttl_seconds: int) -> int:
