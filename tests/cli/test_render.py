@@ -101,6 +101,12 @@ def test_rows_that_come_over_time_only_widen() -> None:
     assert (first, second, third) == ("a  b", "longer  b", "a       b")
 
 
+def test_rows_that_are_known_before_the_first_is_shown_stand_in_one_table() -> None:
+    widths, rows = [0, 3], [("a", "b", "c"), ("longer", "b", "c")]
+    table.widen(widths, rows)
+    assert [table.stream_line(row, widths) for row in rows] == ["a       b    c", "longer  b    c"]
+
+
 def test_the_page_about_a_job() -> None:
     run = {"id": "r-1", "attempt": 1, "state": "EXITED", "node": "n1", "exitCode": 3, "reason": "ExitCode"}
     job = ended(a_job("broken", metadata__uid="u-1", metadata__labels={"team": "vision"}, status__runs=[run]), 3)

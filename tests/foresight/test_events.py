@@ -9,8 +9,9 @@ import anyio
 import msgspec
 import pytest
 
-from tests.api.home import ApiHome, api_home
+from tests.api.home import DEADLINE_SECONDS, ApiHome, api_home
 from tests.api.live import live_home
+from tests.core.pool_home import GROW, a_pool, node_of
 from tests.e2e.server import WindlassServer
 from windlass.adapters.readmodel.events import NODE_EVENTS_MAX
 from windlass.adapters.readmodel.sqlite import SqliteReadTables
@@ -20,13 +21,23 @@ from windlass.core.foresight.eventlog import read_event_log
 from windlass.core.foresight.simulate import simulate
 from windlass.core.foresight.swf import TenantBy
 from windlass.core.foresight.variant import parse_variant
-from windlass.core.model.ids import TenantId
+from windlass.core.model.calendar import day_of
+from windlass.core.model.facts import RunEnded
+from windlass.core.model.ids import Millis, NodeId, PoolId, TenantId
+from windlass.core.model.money import Micros
 from windlass.core.model.node import NodeState
-from windlass.core.model.tenant import Tenant
+from windlass.core.model.pool import Worker
+from windlass.core.model.run import RunState
+from windlass.core.model.spending import DayTotal, PoolTotal, total_id
+from windlass.core.model.tenant import Budget, Tenant
 from windlass.core.model.views import EventQuery
-from windlass.core.world.records import Table, encode, store_key
+from windlass.core.world.facts import observe
+from windlass.core.world.records import Table, WorkerOver, encode, store_key
+from windlass.core.world.spending import check_budget
+from windlass.core.world.workers import join_node
 from windlass.ports.store import Change
 from windlass.testing.builders import a_node
+from windlass.testing.provisioner import MemoryProvisioner
 
 RECORDED = "/api/v1/events/recorded"
 
@@ -155,6 +166,103 @@ def test_a_nodes_events_are_bounded_and_the_newest_stay() -> None:
     assert len(kept) == NODE_EVENTS_MAX
     assert kept[-1].revision == NODE_EVENTS_MAX + 50
     tables.close()
+
+
+# — pools, workers, budgets —
+
+
+async def until_recorded(api: ApiHome, *wanted: str) -> list[dict[str, Any]]:
+    """All that an admin sees, once those kinds are among it."""
+    read_model = api.home.plane.read_model
+    with anyio.fail_after(DEADLINE_SECONDS):
+        while True:
+            seen = read_model.revision
+            page = await recorded(api, roles=("admin",))
+            if set(wanted) <= set(kinds(page)):
+                return list(page["items"])
+            await read_model.beyond(seen)
+
+
+@pytest.mark.anyio
+async def test_a_pool_and_its_workers_tell_how_they_grew_failed_served_and_went() -> None:
+    async with api_home() as api:
+        plane = api.home.plane
+        world = plane.brain.world
+        await plane.pools.create(
+            a_pool(workers_max=1, cooldown_up_ms=Millis(0), cooldown_down_ms=Millis(3_600_000)), None
+        )
+        await api.submit("sleep", "99999", name="mine", pool="grow")
+        await until_recorded(api, "PoolGrown", "WorkerFailing")
+        (worker,) = world.tables.fleet.workers.values()
+        await plane.brain.decide(lambda now: join_node(world, node_of(worker, world), now=now))
+        await until_recorded(api, "WorkerReady", "Scheduled")
+        await plane.pools.cordon(worker.id)
+        await api.client.post("/api/v1/jobs/mine/cancel")
+        (run,) = world.tables.runs.values()  # nobody serves that node: its end is told in its stead
+        stopped = RunEnded(run=run.id, token=run.token, state=RunState.STOPPED, reason="Cancelled")
+        await plane.brain.decide(lambda now: observe(world, stopped, now=now))
+        plane.autoscaler._provisioners = {"slice": MemoryProvisioner()}
+        await plane.pools.drain(worker.id)
+        told = await until_recorded(api, "WorkerRemoved")
+        of_worker = [event["kind"] for event in told if event.get("node") == worker.id and "job" not in event]
+        order = ["WorkerFailing", "NodeJoined", "WorkerReady", "NodeCordoned", "WorkerEnding", "NodeDraining"]
+        assert [kind for kind in of_worker if kind in order] == order
+        assert {"NodeRemoved", "WorkerRemoved"} <= set(of_worker)
+        by_kind = {event["kind"]: event for event in told}
+        assert by_kind["PoolGrown"]["message"] == "+1 (depth 1 ≥ 1, 1 for each worker)"
+        assert "there is nobody here who could make" in by_kind["WorkerFailing"]["message"]
+        assert (by_kind["WorkerRemoved"]["pool"], by_kind["WorkerRemoved"]["message"]) == ("grow", "after 1 run")
+        assert not {"PoolGrown", "WorkerReady"} & set(kinds(await recorded(api))), "not a member's to see"
+
+
+@pytest.mark.anyio
+async def test_every_threshold_of_a_budget_is_told_once_to_its_tenant() -> None:
+    async with api_home() as api:
+        plane, local = api.home.plane, TenantId("local")
+        world = plane.brain.world
+
+        def spend(now: Millis, micros: int) -> None:
+            day = day_of(now)
+            with world.decision(now):
+                total = DayTotal(tenant=local, day=day, pools={PoolId("local"): PoolTotal(cost=Micros(micros))})
+                world.put(Table.TOTALS, total_id(local, day), total)
+                check_budget(world, local, now)
+
+        limited = Tenant(id=local, budget=Budget(per_month=Micros(1_000)))
+        await plane.brain.decide(lambda now: world.set_tenant(limited, now=now))
+        for micros in (400, 800, 800, 2_000):
+            await plane.brain.decide(lambda now, micros=micros: spend(now, micros))
+        assert await plane.read_model.caught_up(timeout=DEADLINE_SECONDS)
+        told = [event for event in (await recorded(api))["items"] if event["kind"] == "BudgetThreshold"]
+        assert [event["message"].partition(" %")[0] for event in told] == ["50", "75", "90", "100"]
+        assert {event["tenant"] for event in told} == {"local"}
+        assert "BudgetThreshold" not in kinds(await recorded(api, tenant="other"))
+
+
+def test_what_a_snapshot_brings_again_is_told_once_and_all_of_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windlass.adapters.readmodel.events.FLEET_EVENTS_MAX", 40)
+    tables = SqliteReadTables(":memory:")
+    worker = Worker(id=NodeId("w"), pool=GROW, home=NodeId("n1"), asked_at=Millis(5))
+    for number in range(1, 61):
+        gone = WorkerOver(worker=msgspec.structs.replace(worker, id=NodeId(f"w{number}")), at=Millis(number))
+        change = Change(revision=number, key=store_key(Table.OUTBOX, f"worker-w{number}"), value=encode(gone))
+        tables.apply([change], number)
+    tables.reset([change], 61)
+    kept = tables.events(EventQuery(tenants=("",), limit=1_000))
+    assert [event.node for event in kept] == [f"w{number}" for number in range(21, 61)]
+    tables.close()
+
+
+def test_of_workers_that_came_and_went_a_replay_has_as_many_as_there_were_at_once() -> None:
+    lines = [
+        f'{{"kind": "{kind}", "at": "2026-01-01T00:00:0{at}Z", "node": "{node}", "pool": "grow"{has}}}'
+        for at, (kind, node) in enumerate(
+            [("NodeJoined", "a"), ("NodeJoined", "b"), ("NodeRemoved", "a"), ("NodeJoined", "c"), ("NodeJoined", "c")]
+        )
+        for has in [', "capacity": {"cpu": "1", "memory": "1Gi"}' if kind == "NodeJoined" else ""]
+    ]
+    (pool,) = read_event_log(lines).pools
+    assert (pool.name, pool.nodes) == ("grow", 2)
 
 
 def test_jobs_that_were_run_are_replayed_in_the_same_order(server: WindlassServer, tmp_path: Path) -> None:

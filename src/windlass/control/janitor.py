@@ -20,7 +20,17 @@ from windlass.core.model.job import JobSpec
 from windlass.core.scaling import ScalingStep
 from windlass.core.world.finish import erase
 from windlass.core.world.journal import Entry
-from windlass.core.world.records import Deeds, JobErased, JobOver, Outgoing, RunOver, Table, decode, table_prefix
+from windlass.core.world.records import (
+    Deeds,
+    JobErased,
+    JobOver,
+    Outgoing,
+    RunOver,
+    Table,
+    WorkerOver,
+    decode,
+    table_prefix,
+)
 from windlass.core.world.tokens import forget_tokens
 from windlass.ports.blobs import Blobs
 from windlass.ports.logs import Logs
@@ -176,7 +186,7 @@ def _over_at(outgoing: Outgoing) -> int:
             return job.finished_at or job.since
         case RunOver(run=run):
             return run.ended_at or run.since
-        case JobErased(at=at):
+        case JobErased(at=at) | WorkerOver(at=at):
             return at
         case Deeds(records=records):
             return records[-1].at

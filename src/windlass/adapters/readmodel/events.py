@@ -1,4 +1,4 @@
-"""The record of what happened in the read model: one row per event, in the order of commits, found by job, node or tenant."""
+"""The record of what happened in the read model: one row per event, in the order of commits, found by job, node, pool or tenant."""
 
 from collections.abc import Iterable
 from typing import Any, Final, cast
@@ -10,22 +10,33 @@ from windlass.core.model.views import Event, EventQuery
 
 PUT: Final = "INSERT OR REPLACE INTO events VALUES (?, ?, ?, ?, ?)"
 NODE_EVENTS_MAX: Final = 1_000
-"""Of one node; its oldest go. A job's events go with the job."""
+"""Of one node, pool or budget; its oldest go. A job's events go with the job."""
+FLEET_EVENTS_MAX: Final = 20_000
+"""Of all nodes, workers and pools together: workers come and go, each under a name of its own."""
 _TRIM: Final = """DELETE FROM events WHERE subject = ?1 AND (revision, ordinal) <= (
                     SELECT revision, ordinal FROM events WHERE subject = ?1
                     ORDER BY revision DESC, ordinal DESC LIMIT 1 OFFSET ?2)"""
+_TRIM_FLEET: Final = """DELETE FROM events WHERE tenant = '' AND (revision, ordinal) <= (
+                    SELECT revision, ordinal FROM events WHERE tenant = ''
+                    ORDER BY revision DESC, ordinal DESC LIMIT 1 OFFSET ?)"""
 _event = json.Decoder(Event)
 
 
 def row(event: Event, ordinal: int) -> tuple[Any, ...]:
     """`ordinal` grows over a batch, so that two events of one revision keep their order."""
-    return (event.revision, ordinal, event.job or event.node, event.tenant, json.encode(event))
+    return (event.revision, ordinal, subject(event), event.tenant, json.encode(event))
 
 
-def trim(db: apsw.Connection, nodes: Iterable[str]) -> None:
-    """Inside the caller's transaction."""
-    for node in nodes:
-        db.execute(_TRIM, (node, NODE_EVENTS_MAX))
+def subject(event: Event) -> str:
+    """What it is found by."""
+    return event.job or event.node or (f"pool/{event.pool}" if event.pool else f"tenant/{event.tenant}")
+
+
+def trim(db: apsw.Connection, subjects: Iterable[str]) -> None:
+    """Those of anything but jobs. Inside the caller's transaction."""
+    for one in subjects:
+        db.execute(_TRIM, (one, NODE_EVENTS_MAX))
+    db.execute(_TRIM_FLEET, (FLEET_EVENTS_MAX,))
 
 
 def asked(db: apsw.Connection, query: EventQuery) -> tuple[Event, ...]:

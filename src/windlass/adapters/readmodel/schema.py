@@ -79,6 +79,11 @@ _SCALING: Final = (
        ) WITHOUT ROWID""",
 )
 
-STEPS: Final = (_JOBS, _AUDIT, _EVENTS, _COSTS, _SCALING)
+_TOLD: Final = (
+    # The last record that events were told from, where no other table has it.
+    "CREATE TABLE told (key TEXT PRIMARY KEY, doc BLOB NOT NULL) WITHOUT ROWID",
+)
+
+STEPS: Final = (_JOBS, _AUDIT, _EVENTS, _COSTS, _SCALING, _TOLD)
 """A file of version n has had the first n; a new table is a new step."""
 VERSION: Final = len(STEPS)

@@ -10,6 +10,7 @@ from msgspec import json
 from windlass.adapters.readmodel import costs, events, schema
 from windlass.adapters.readmodel.audit import asked
 from windlass.adapters.readmodel.taking import TakenIn
+from windlass.adapters.readmodel.told import Told
 from windlass.core.errors import Conflict, Invalid, NotFound, Unavailable
 from windlass.core.model.audit import AuditPage, AuditQuery
 from windlass.core.model.calendar import Day
@@ -59,7 +60,7 @@ class SqliteReadTables:
         return cast(int, self._one("SELECT revision FROM position"))
 
     def apply(self, changes: Sequence[Change], revision: int, *, tells: bool = True) -> tuple[JobView, ...]:
-        taken = TakenIn(self._job_before, self._node_before, self._view_of, seq=self._seq)
+        taken = TakenIn(self._job_before, self._node_before, self._view_of, Told(self._db), seq=self._seq)
         for change in changes:
             taken.take(change)
         with self._db:
@@ -73,7 +74,7 @@ class SqliteReadTables:
 
     def views_in(self, changes: Sequence[Change]) -> tuple[JobView, ...]:
         """The jobs that changed, when the changes were taken in already."""
-        taken = TakenIn(self._job_before, self._node_before, self._view_of, seq=self._seq)
+        taken = TakenIn(self._job_before, self._node_before, self._view_of, Told(self._db), seq=self._seq)
         for change in changes:
             taken.take(change)
         return tuple(view for job in taken.touched if (view := self._view_of(job)) is not None)

@@ -1,6 +1,6 @@
 """Changes of the store on their way into the tables: gathered per table, written together, so that a batch costs few calls."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import apsw
@@ -8,15 +8,29 @@ from msgspec import json
 from msgspec.structs import replace
 
 from windlass.adapters.readmodel import audit, costs, events
+from windlass.adapters.readmodel.told import Told
+from windlass.core.happenings import narrate_budget, narrate_gone, narrate_step, narrate_worker
 from windlass.core.model.ids import JobId
 from windlass.core.model.job import Job, JobState
 from windlass.core.model.narrate import narrate, narrate_node
 from windlass.core.model.node import Node
+from windlass.core.model.pool import Worker
 from windlass.core.model.run import Run
+from windlass.core.model.spending import BudgetMark
 from windlass.core.model.views import Event, JobView
 from windlass.core.model.volume import Volume
 from windlass.core.scaling import ScalingStep
-from windlass.core.world.records import Deeds, JobErased, JobOver, Outgoing, RunOver, Table, decode, parse_key
+from windlass.core.world.records import (
+    Deeds,
+    JobErased,
+    JobOver,
+    Outgoing,
+    RunOver,
+    Table,
+    WorkerOver,
+    decode,
+    parse_key,
+)
 from windlass.ports.store import Change
 
 Row = tuple[Any, ...]
@@ -43,6 +57,8 @@ _job = json.Decoder(Job)
 _run = json.Decoder(Run)
 _volume = json.Decoder(Volume)
 _node = json.Decoder(Node)
+_worker = json.Decoder(Worker)
+_mark = json.Decoder(BudgetMark)
 
 
 class TakenIn:
@@ -53,6 +69,7 @@ class TakenIn:
         before: Callable[[JobId], Job | None],
         node_before: Callable[[str], Node | None],
         view: Callable[[JobId], JobView | None],
+        told: Told,
         *,
         seq: int,
     ) -> None:
@@ -61,6 +78,8 @@ class TakenIn:
         self._before = before
         self._node_before = node_before
         self._view = view
+        self._told = told
+        self._trimmed: dict[str, None] = {}
         self._rows: dict[str, dict[Any, Row]] = {table: {} for table in _PUT}
         self._jobs: dict[JobId, Job] = {}
         self._nodes: dict[str, Node | None] = {}
@@ -76,25 +95,11 @@ class TakenIn:
             return
         table, key = parsed
         if change.value is None:
-            if table is Table.VOLUMES:
-                self._rows["volumes"].pop(key, None)
-                self._volumes_gone.append(key)
-            elif table is Table.NODES:
-                self._put_node(key, None, change.revision)
-            return
-        match table:
-            case Table.JOBS:
-                self._put_job(_job.decode(change.value), change.value, change.revision)
-            case Table.NODES:
-                self._put_node(key, _node.decode(change.value), change.revision)
-            case Table.SPECS:
-                self._rows["specs"][key] = (key, change.value)
-            case Table.RUNS:
-                self._put_run(_run.decode(change.value), change.value)
-            case Table.VOLUMES:
-                self._rows["volumes"][key] = (key, _volume.decode(change.value).tenant, change.value)
-            case Table.OUTBOX:
-                self._put_outgoing(decode(Table.OUTBOX, change.value), change.revision)
+            self._take_away(table, key, change.revision)
+        elif table is Table.WORKERS or table is Table.BUDGETS:
+            self._retell(table, key, change.value, change.revision)
+        else:
+            self._take_in(table, key, change.value, change.revision)
 
     def write(self, db: apsw.Connection) -> None:
         """Inside the caller's transaction. Erasures last: a batch may hold a job's end and its deletion."""
@@ -111,7 +116,43 @@ class TakenIn:
             db.executemany(
                 "DELETE FROM nodes WHERE id = ?", [(key,) for key, node in self._nodes.items() if node is None]
             )
-            events.trim(db, self._nodes)
+        self._told.write(db)
+        if self._trimmed:
+            events.trim(db, self._trimmed)
+
+    def _take_away(self, table: Table, key: str, revision: int) -> None:
+        if table is Table.VOLUMES:
+            self._rows["volumes"].pop(key, None)
+            self._volumes_gone.append(key)
+        elif table is Table.NODES:
+            self._put_node(key, None, revision)
+        elif table in (Table.WORKERS, Table.BUDGETS):
+            self._told.forget(f"{table}/{key}")
+
+    def _take_in(self, table: Table, key: str, value: bytes, revision: int) -> None:
+        match table:
+            case Table.JOBS:
+                self._put_job(_job.decode(value), value, revision)
+            case Table.NODES:
+                self._put_node(key, _node.decode(value), revision)
+            case Table.SPECS:
+                self._rows["specs"][key] = (key, value)
+            case Table.RUNS:
+                self._put_run(_run.decode(value), value)
+            case Table.VOLUMES:
+                self._rows["volumes"][key] = (key, _volume.decode(value).tenant, value)
+            case Table.OUTBOX:
+                self._put_outgoing(decode(Table.OUTBOX, value), revision)
+
+    def _retell(self, table: Table, key: str, value: bytes, revision: int) -> None:
+        """Of records that are kept only to tell what changed about them."""
+        before = self._told.swap(f"{table}/{key}", value)
+        if table is Table.WORKERS:
+            worker = _worker.decode(before) if before is not None else None
+            self._tell(narrate_worker(worker, _worker.decode(value), revision=revision))
+        else:
+            mark = _mark.decode(before) if before is not None else None
+            self._tell(narrate_budget(mark, _mark.decode(value), revision=revision))
 
     def _put_job(self, job: Job, doc: bytes, revision: int) -> None:
         before = self._jobs.get(job.id)
@@ -143,8 +184,13 @@ class TakenIn:
             self._rows["nodes"][key] = (key, json.encode(node))
         else:
             self._rows["nodes"].pop(key, None)
-        for event in narrate_node(before, node, revision=revision):
+        self._tell(narrate_node(before, node, revision=revision))
+
+    def _tell(self, happened: Iterable[Event]) -> None:
+        """Of anything but a job."""
+        for event in happened:
             self._put_event(event)
+            self._trimmed[events.subject(event)] = None
 
     def _put_event(self, event: Event) -> None:
         rows = self._rows["events"]
@@ -166,6 +212,11 @@ class TakenIn:
                 self._erasures.append(outgoing)
             case ScalingStep(pool=pool, number=number, at=at):
                 self._rows["scaling"][pool, number] = (pool, number, at, json.encode(outgoing))
+                if self._told.is_news(revision):
+                    self._tell([narrate_step(outgoing, revision=revision)])
+            case WorkerOver(worker=worker, at=at):
+                if self._told.is_news(revision):
+                    self._tell([narrate_gone(worker, at, revision=revision)])
             case Deeds(records=records):
                 self._rows["audit"].update((deed.number, audit.row(deed)) for deed in records)
 

@@ -1,6 +1,6 @@
-"""`windlass events`: what happened to jobs and nodes, as it was recorded; followed, or written out for `simulate`."""
+"""`windlass events`: what happened to jobs, nodes, pools and budgets, as recorded; followed, or written out for `simulate`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import click
 import msgspec
@@ -19,7 +19,12 @@ _COLOURS = {
     "TimedOut": STATE_COLOUR["TIMED_OUT"],
     "Running": STATE_COLOUR["RUNNING"],
     "NodeLost": STATE_COLOUR["LOST"],
+    "WorkerFailing": STATE_COLOUR["FAILED"],
+    "WorkerFailed": STATE_COLOUR["FAILED"],
+    "BudgetThreshold": STATE_COLOUR["FAILED"],
 }
+_LEAST_WIDTHS = (8, 15, 8, 24, 0)
+"""Of time, kind, tenant, what and the rest: as wide as they usually get, so that what is followed stays in its columns."""
 
 
 @click.command(cls=Command)
@@ -31,35 +36,44 @@ _COLOURS = {
 @output_option("table", "json")
 @click.pass_context
 def events(ctx: click.Context, follow: bool, job: str, last: int, is_all: bool, everyone: bool, form: str) -> None:
-    """What happened to your jobs, oldest first; for an admin, also to the nodes.
+    """What happened to your jobs and your budget, oldest first; for an admin, also to nodes, workers and pools.
 
     With -o json every event is a document on a line of its own: `windlass simulate` replays such a file.
     """
-    client, columns = client_of(ctx), list[int]()
-    for event in _happened(client, job, last, is_all=is_all, follow=follow, everyone=everyone):
+    client, columns = client_of(ctx), list(_LEAST_WIDTHS)
+    for events in _happened(client, job, last, is_all=is_all, follow=follow, everyone=everyone):
+        rows = [_row(event) for event in events] if form == "table" else []
+        table.widen(columns, rows)
+        for row in rows:
+            say(table.stream_line(row, columns, is_coloured=is_coloured(), width=width()))
         if form == "json":
-            say(msgspec.json.encode(event).decode())
-        else:
-            say(table.stream_line(_row(event), columns, is_coloured=is_coloured(), width=width()))
+            for event in events:
+                say(msgspec.json.encode(event).decode())
 
 
 def _happened(
     client: Client, job: str, last: int, *, is_all: bool, follow: bool, everyone: bool
-) -> Iterator[Happening]:
+) -> Iterator[Sequence[Happening]]:
+    """As they come: pages of the past, then one by one."""
     page = client.recorded(job=job, last=None if is_all else last, everyone=everyone)
-    yield from page["items"]
+    yield page["items"]
     while is_all and page["next"] is not None:
         page = client.recorded(job=job, after=page["next"], everyone=everyone)
-        yield from page["items"]
+        yield page["items"]
     if follow:
         # What came while the page was read is told again by the stream: it begins after the last event that was shown.
         seen = page["items"][-1]["revision"] if page["items"] else page["revision"]
-        yield from client.follow_recorded(job=job, after=seen, everyone=everyone)
+        for event in client.follow_recorded(job=job, after=seen, everyone=everyone):
+            yield (event,)
 
 
 def _row(event: Happening) -> table.Row:
-    what = event.get("name") or event.get("job") or event.get("node") or "-"
-    where = f"on {event['node']}" if event.get("node") and event.get("job") else event.get("pool", "")
+    """Who or what it happened to in one column, whatever it is; where in the next."""
+    subject = event.get("name") or event.get("job") or event.get("node")
+    what = subject or event.get("pool") or event.get("tenant") or "-"
+    where = (
+        f"on {event['node']}" if event.get("node") and event.get("job") else event.get("pool", "") if subject else ""
+    )
     why = ": ".join(part for part in (event.get("reason"), first_line(event.get("message"))) if part)
     kind = event.get("kind", "")
     return (

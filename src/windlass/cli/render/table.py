@@ -38,10 +38,17 @@ def lines(
 def stream_line(row: Row, widths: list[int], *, is_coloured: bool = False, width: int | None = None) -> str:
     """One line of a table whose rows come over time: `widths` remembers the widest so far and only grows."""
     cells = [_cell(c) if is_coloured else Cell(_cell(c).text) for c in row]
-    widths.extend([0] * (len(cells) - len(widths)))
-    widths[:] = [max(had, _room(cell)) for had, cell in zip(widths, cells, strict=True)]
+    widen(widths, [cells])
     last = widths[-1] if width is None else _room_left(widths, width)
     return _line(cells, [*widths[:-1], last], is_cut=width is not None)
+
+
+def widen(widths: list[int], rows: Iterable[Row]) -> None:
+    """So that all of these fit, before the first of them is shown."""
+    for row in rows:
+        cells = [_cell(c) for c in row]
+        widths.extend([0] * (len(cells) - len(widths)))
+        widths[:] = [max(had, _room(cell)) for had, cell in zip(widths, cells, strict=True)]
 
 
 def clean(text: str) -> str:

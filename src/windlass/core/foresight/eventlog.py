@@ -65,11 +65,31 @@ class _Life:
         self.ended: int | None = None
 
 
+class _Nodes:
+    """Those that were there, by pool and size: of workers that came and went, as many as there were at once."""
+
+    def __init__(self) -> None:
+        self.most: Counter[tuple[str, Resources]] = Counter()
+        self._there: Counter[tuple[str, Resources]] = Counter()
+        self._kind_of: dict[str, tuple[str, Resources]] = {}
+
+    def join(self, node: str, pool: str, has: Resources) -> None:
+        self.leave(node)
+        kind = self._kind_of[node] = pool, has
+        self._there[kind] += 1
+        self.most[kind] = max(self.most[kind], self._there[kind])
+
+    def leave(self, node: str) -> None:
+        kind = self._kind_of.pop(node, None)
+        if kind is not None:
+            self._there[kind] -= 1
+
+
 def read_event_log(lines: Iterable[str]) -> Trace:
     """Invalid with the line numbers of what is wrong. Kinds that are not known are passed over."""
     decoder, faults = msgspec.json.Decoder(_Line), LineFaults()
     lives: dict[str, _Life] = {}
-    nodes: dict[str, tuple[str, Resources]] = {}
+    nodes = _Nodes()
     for number, text in enumerate(lines, start=1):
         if not text.strip():
             continue
@@ -82,14 +102,16 @@ def read_event_log(lines: Iterable[str]) -> Trace:
             break
     faults.check()
     ran = [life for life in lives.values() if life.began is not None and life.ended is not None]
-    jobs, pools = [_job(life) for life in ran], _pools(nodes)
+    jobs, pools = [_job(life) for life in ran], _pools(nodes.most)
     return Trace(jobs=in_order(_on(jobs, pools)), pools=tuple(pools), left_out=len(lives) - len(ran))
 
 
-def _take(line: _Line, lives: dict[str, _Life], nodes: dict[str, tuple[str, Resources]]) -> None:
+def _take(line: _Line, lives: dict[str, _Life], nodes: _Nodes) -> None:
     at = _millis(line.at)
     if line.capacity is not None:
-        nodes[line.node] = line.pool, _resources(line.capacity)
+        nodes.join(line.node, line.pool, _resources(line.capacity))
+    elif line.kind == "NodeRemoved":
+        nodes.leave(line.node)
     if line.kind == "Accepted" and line.asked is not None:
         _resources(line.asked.resources)  # refused on its own line, if it cannot be meant
         lives[line.job] = _Life(line, line.asked, at)
@@ -122,9 +144,8 @@ def _job(life: _Life) -> TracedJob:
     )
 
 
-def _pools(nodes: dict[str, tuple[str, Resources]]) -> list[SimPool]:
+def _pools(kinds: Counter[tuple[str, Resources]]) -> list[SimPool]:
     """Nodes of a pool that differ become pools of their own, `NAME~2` and so on: a pool of a simulation has equal nodes."""
-    kinds = Counter(nodes.values())
     seen: Counter[str] = Counter()
     pools = []
     for (name, each), count in sorted(kinds.items(), key=lambda kind: (kind[0][0], -kind[1], str(kind[0][1]))):

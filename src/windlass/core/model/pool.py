@@ -127,7 +127,9 @@ class Worker(Struct, frozen=True, kw_only=True, omit_defaults=True):
     runs: int = 0
     """That it was given."""
     problem: str = ""
-    """What the provisioner last said, when it could not."""
+    """What the provisioner last said, when it could not,"""
+    problem_at: Millis = Millis(0)
+    """and when."""
 
 
 class Change(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -50,14 +50,15 @@ class Asked(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing that happened to a job or a node, derived from its changes in the store."""
+    """One thing that happened to a job, node, worker, pool or budget, derived from its changes in the store."""
 
     revision: int
     job: str = ""
-    """Empty for what happened to a node."""
+    """Empty for what happened to anything else."""
     at: Millis
     kind: str
-    """Accepted, Scheduled, Starting, Running, Succeeded, Failed, TimedOut, Cancelled, Retried, Released …; NodeJoined …"""
+    """Accepted, Scheduled, Starting, Running, Succeeded, Failed, TimedOut, Cancelled, Retried, Released …; NodeJoined …,
+    WorkerReady …, PoolGrown …, BudgetThreshold"""
     reason: str = ""
     message: str = ""
     attempt: int = 0
@@ -68,16 +69,16 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
     asked: Asked | None = None
     """With Accepted."""
     pool: str = ""
-    """The node's,"""
+    """Its own, or the node's,"""
     capacity: Resources | None = None
     """and what it has, when it joined or changed."""
 
 
 class EventQuery(Struct, frozen=True, kw_only=True):
     tenants: tuple[str, ...] | None
-    """Whose jobs; `""` is among them for what happened to nodes. None: everybody's, and nodes."""
+    """Whose jobs and budgets; `""` is among them for what happened to nodes and pools. None: everybody's, and those."""
     subject: str = ""
-    """A job's or node's id; empty: whatever happened."""
+    """A job's or node's id, `pool/NAME`, `tenant/NAME`; empty: whatever happened."""
     after: int = 0
     """A revision."""
     limit: int = 1_000

@@ -151,7 +151,14 @@ class Deeds(Struct, frozen=True, kw_only=True, tag="deeds"):
     records: tuple[Deed, ...]
 
 
-Outgoing = JobOver | RunOver | JobErased | Deeds | ScalingStep
+class WorkerOver(Struct, frozen=True, kw_only=True, tag="worker-over"):
+    """The last word on a worker: nothing of it is left."""
+
+    worker: Worker
+    at: Millis
+
+
+Outgoing = JobOver | RunOver | JobErased | Deeds | ScalingStep | WorkerOver
 Money = Prices | DayTotal | BurstSession | BudgetMark
 Owner = Tenant | Gone | IssuedToken
 Place = Pool | Worker | Growth | Node

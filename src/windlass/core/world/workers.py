@@ -11,7 +11,7 @@ from windlass.core.errors import Conflict, NotFound
 from windlass.core.model.ids import Millis, NodeId
 from windlass.core.model.node import Node, NodeState
 from windlass.core.model.pool import Worker, WorkerState
-from windlass.core.world.records import Table
+from windlass.core.world.records import Table, WorkerOver
 from windlass.core.world.world import World
 
 _HELD_BACK: Final = frozenset({NodeState.CORDONED, NodeState.DRAINING})
@@ -91,7 +91,7 @@ def note_problem(world: World, worker: NodeId, problem: str, *, now: Millis) -> 
     found = world.tables.fleet.workers.get(worker)
     with world.decision(now):
         if found is not None and found.problem != problem:
-            world.put(Table.WORKERS, worker, replace(found, problem=problem))
+            world.put(Table.WORKERS, worker, replace(found, problem=problem, problem_at=now))
     return world.number
 
 
@@ -118,6 +118,7 @@ def bury(world: World, worker: NodeId, *, now: Millis) -> bool:
         if worker in tables.nodes:
             world.drop(Table.NODES, worker)
         world.drop(Table.WORKERS, worker)
+        world.put(Table.OUTBOX, f"worker-{worker}", WorkerOver(worker=found, at=now))
     return True
 
 

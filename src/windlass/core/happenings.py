@@ -1,0 +1,56 @@
+"""What happened to pools, their workers and budgets, told from their records; jobs and nodes are told of in `model.narrate`.
+
+Comes after the decision that changed the record, in the read model. A pool's own changes by an admin are in the audit.
+"""
+
+from collections.abc import Iterator
+
+from windlass.core.model.ids import Millis
+from windlass.core.model.pool import Worker
+from windlass.core.model.pool import WorkerState as W
+from windlass.core.model.spending import BudgetMark
+from windlass.core.model.views import Event
+from windlass.core.scaling import ScalingStep
+
+
+def narrate_step(step: ScalingStep, *, revision: int) -> Event:
+    """A pool grew, shrank, or was held back from it."""
+    verdict = step.verdict
+    kind = "PoolGrown" if verdict.by > 0 else "PoolShrunk" if verdict.by < 0 else "PoolHeld"
+    held = f"; held back: {', '.join(verdict.held)}" if verdict.held else ""
+    by = f"{verdict.by:+d}" if verdict.by else f"wanted {verdict.wanted}"
+    return Event(revision=revision, at=step.at, kind=kind, pool=step.pool, message=f"{by} ({verdict.rule}){held}")
+
+
+def narrate_worker(old: Worker | None, new: Worker, *, revision: int) -> Iterator[Event]:
+    """That it was asked for is told by its pool's growth."""
+
+    def event(kind: str, at: Millis, message: str) -> Event:
+        return Event(revision=revision, at=at, kind=kind, node=new.id, pool=new.pool, message=message)
+
+    if new.problem and (old is None or old.problem != new.problem) and new.state is not W.ENDING:
+        yield event("WorkerFailing", new.problem_at, new.problem)
+    if old is not None and old.state is new.state:
+        return
+    if new.state is W.READY:
+        yield event("WorkerReady", new.since, f"{(new.since - new.asked_at) / 1000:.1f} s after it was asked for")
+    elif new.state is W.ENDING:
+        yield event("WorkerFailed" if new.problem else "WorkerEnding", new.since, new.problem or _served(new))
+
+
+def narrate_gone(worker: Worker, at: Millis, *, revision: int) -> Event:
+    return Event(
+        revision=revision, at=at, kind="WorkerRemoved", node=worker.id, pool=worker.pool, message=_served(worker)
+    )
+
+
+def narrate_budget(old: BudgetMark | None, new: BudgetMark, *, revision: int) -> Iterator[Event]:
+    """Each threshold once a month, when it is passed."""
+    known = old.passed if old is not None and old.month == new.month else ()
+    for passed in new.passed[len(known) :]:
+        message = f"{passed.threshold / 10:g} % of the month's budget: {passed.spent} micro-units spent"
+        yield Event(revision=revision, at=passed.at, kind="BudgetThreshold", tenant=new.tenant, message=message)
+
+
+def _served(worker: Worker) -> str:
+    return f"after {worker.runs} run{'s' * (worker.runs != 1)}"
