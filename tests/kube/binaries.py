@@ -7,21 +7,20 @@ published versions.
 
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from fcntl import LOCK_EX, flock
 from pathlib import Path
 
 from tests.images.crictl import crictl
+from tests.kube.coredns import coredns
+from tests.kube.golang import go_program, run_go
 from tests.parts.cache import cache_directory
-from tests.parts.failures import MissingPart, PartFailed
+from tests.parts.failures import MissingPart
 
 VERSION = "1.36.4"
 LIGHT = ("kube-apiserver", "kube-controller-manager")
 NODE = ("kube-scheduler", "kubelet", "kube-proxy", "kubectl")
-BUILD_DEADLINE_SECONDS = 3600
 
 
 def kube_binaries() -> Path:
@@ -41,11 +40,11 @@ def has_all(directory: Path) -> bool:
 def can_have() -> bool:
     """Whether a cluster is to be had here, be it after a build."""
     named = os.environ.get("KUBEBUILDER_ASSETS")
-    return bool(named) or has_all(cache_directory("kube") / f"v{VERSION}") or shutil.which("go") is not None
+    return bool(named) or has_all(cache_directory("kube") / f"v{VERSION}") or go_program() is not None
 
 
 def _build_once(directory: Path) -> None:
-    go = shutil.which("go")
+    go = go_program()
     if go is None:
         raise MissingPart(f"NO GO ON THIS MACHINE: Kubernetes v{VERSION} cannot be built, its tests are left out")
     with (cache_directory("kube") / "lock").open("w") as lock:
@@ -69,8 +68,8 @@ def _build(go: str, module: Path) -> None:
     # A package that needs them, or `go mod tidy` would find nothing to do.
     imports = "\n".join(f'\t_ "{package}"' for package in packages)
     (module / "tools.go").write_text(f"//go:build tools\n\npackage tools\n\nimport (\n{imports}\n)\n")
-    _go(go, module, "mod", "edit", f"-require=k8s.io/kubernetes@v{VERSION}", *_replacements(go, module))
-    _go(go, module, "mod", "tidy", "-e")
+    run_go(go, module, "mod", "edit", f"-require=k8s.io/kubernetes@v{VERSION}", *_replacements(go, module))
+    run_go(go, module, "mod", "tidy", "-e")
     numbers = {"gitVersion": f"v{VERSION}", "gitMajor": VERSION.split(".")[0], "gitMinor": VERSION.split(".")[1]}
     flags = [
         f"-X {package}.{name}={value}"
@@ -78,37 +77,20 @@ def _build(go: str, module: Path) -> None:
         for name, value in numbers.items()
     ]
     (module / "out").mkdir()
-    _go(go, module, "build", "-trimpath", "-ldflags", " ".join(["-s -w", *flags]), "-o", "out/", *packages)
+    run_go(go, module, "build", "-trimpath", "-ldflags", " ".join(["-s -w", *flags]), "-o", "out/", *packages)
 
 
 def _replacements(go: str, module: Path) -> list[str]:
     """`k8s.io/api => ./staging/src/k8s.io/api` in its go.mod becomes the version of the same release."""
-    told = _go(go, module, "mod", "download", "-json", f"k8s.io/kubernetes@v{VERSION}")
+    told = run_go(go, module, "mod", "download", "-json", f"k8s.io/kubernetes@v{VERSION}")
     path = next(line.split('"')[3] for line in told.splitlines() if '"GoMod"' in line)
     staged = [line.split("=>")[0].split()[-1] for line in Path(path).read_text().splitlines() if "=> ./staging" in line]
     return [f"-replace={name}={name}@v0.{VERSION.partition('.')[2]}" for name in staged]
 
 
-def _go(go: str, module: Path, *arguments: str) -> str:
-    # Others may be at work on this machine: the build takes what they leave.
-    command: Sequence[str] = ["nice", "-n", "10", go, *arguments]
-    environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=mod -buildvcs=false"}
-    done = subprocess.run(
-        command,
-        cwd=module,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=BUILD_DEADLINE_SECONDS,
-        check=False,
-    )
-    if done.returncode:
-        raise PartFailed(f"go {' '.join(arguments[:2])} ended with {done.returncode}: {done.stderr[-2000:]}")
-    return done.stdout
-
-
 if __name__ == "__main__":
     try:
         kube_binaries()
+        coredns()
     except MissingPart as missing:
         sys.stderr.write(f"· {missing}\n")

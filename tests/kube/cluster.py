@@ -21,6 +21,7 @@ from tests.kube.parts import (
     PAUSE,
     ApiServer,
     ControllerManager,
+    Dns,
     KubeContainerd,
     KubeEtcd,
     Kubelet,
@@ -138,6 +139,7 @@ class KubeCluster(Place):
 
     def _start_node(self) -> None:
         self._parts.enter_context(Scheduler(self))
+        self._parts.enter_context(Dns(self))
         self.containerd = self._parts.enter_context(KubeContainerd(self))
         self.import_image(busybox.image_archive(PAUSE, command=("sleep", "infinity")))
         self.import_image(busybox.image_archive())
@@ -189,6 +191,7 @@ class KubeCluster(Place):
         ca.kubeconfig("controllers", self.server, "system:kube-controller-manager")
         ca.kubeconfig("scheduler", self.server, "system:kube-scheduler")
         ca.kubeconfig("proxy", self.server, "system:kube-proxy")
+        ca.kubeconfig("dns", self.server, "coredns", groups=["system:masters"])
         ca.kubeconfig("kubelet", self.server, "system:node:node1", groups=["system:nodes"])
 
     def _traces(self) -> Traces:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from tests.kube.coredns import coredns
 from tests.parts import present, remains
 from tests.parts.containerd import Containerd
 from tests.parts.namespace import Namespace
@@ -16,6 +17,7 @@ from tests.parts.traces import Traces
 API_PORT, ETCD_PORT = 6443, 2379
 SERVICES = "10.96.0.0/16"
 PODS = "10.244.0.0/24"
+DOMAIN = "cluster.local"
 NODE = "node1"
 PAUSE = "windlass-test/pause:1"
 
@@ -163,6 +165,31 @@ class Proxy(Part):
         return _answers(http.client.HTTPConnection(self.place.address, 10256, timeout=5), "/healthz")
 
 
+class Dns(Part):
+    """Names of services, for pods. Beside the node's other servers and not as pods of its own: a cluster for tests starts often."""
+
+    name = "dns"
+
+    def prepare(self) -> None:
+        lines = (
+            ".:53 {",
+            f"  bind {self.place.address}",
+            "  errors",
+            f"  ready {self.place.address}:8181",
+            f"  kubernetes {DOMAIN} in-addr.arpa {{",
+            f"    kubeconfig {self.place.pki / 'dns.conf'}",
+            "  }",
+            "}",
+        )
+        (self.directory / "Corefile").write_text("\n".join(lines) + "\n")
+
+    def command(self) -> list[str]:
+        return self.place.namespace.inside(str(coredns()), f"-conf={self.directory / 'Corefile'}")
+
+    def is_ready(self) -> bool:
+        return _answers(http.client.HTTPConnection(self.place.address, 8181, timeout=5), "/ready")
+
+
 class KubeContainerd(Containerd):
     """In the cluster's mount namespace, with a bridge for pods in its network namespace."""
 
@@ -236,6 +263,8 @@ class Kubelet(Part):
             "authentication": {"anonymous": {"enabled": False}, "x509": {"clientCAFile": str(pki / "ca.crt")}},
             "authorization": {"mode": "Webhook"},
             "resolvConf": "/etc/resolv.conf",
+            "clusterDNS": [self.place.address],
+            "clusterDomain": DOMAIN,
             "podLogsDir": str(self.directory / "pods"),
             "volumePluginDir": str(self.directory / "flex"),
             "makeIPTablesUtilChains": False,

@@ -1,5 +1,6 @@
 """The cluster itself: it runs pods, binds both kinds of volumes, and leaves nothing behind."""
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from tests.kube.cluster import KubeCluster
 from tests.kube.lab import Lab
+from tests.kube.operator import Operator
 from tests.parts.waiting import wait_for
 
 JOBS = "ephemeralaccelerationjobs.windlass.dev"
@@ -15,6 +17,23 @@ JOBS = "ephemeralaccelerationjobs.windlass.dev"
 def test_the_node_is_ready_and_says_its_version(cluster: KubeCluster) -> None:
     assert "Ready" in cluster.kubectl("get", "nodes")
     assert "v1.36" in cluster.kubectl("version")
+
+
+def test_a_pod_finds_a_service_by_its_name(lab: Lab, operator: Operator) -> None:
+    if not isinstance(lab.cluster, KubeCluster):
+        pytest.skip("what names mean in somebody else's cluster is not ours to say")
+    metadata = {"name": "answers"}
+    ports = [{"port": 80}]
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": ports}}
+    lab.kubectl("apply", "-f", "-", stdin=json.dumps(service))
+    address = lab.kubectl("get", "service", "answers", "-o", "jsonpath={.spec.clusterIP}")
+    name = f"answers.{lab.namespace}.svc.cluster.local"
+    # It hears of a new service by a watch, so the first answer may still be that there is none.
+    lab.shell("asks", f"cat /etc/resolv.conf; until nslookup -type=a {name}; do sleep 0.2; done", timeoutSeconds=100)
+    lab.wait_status("asks", phase="Succeeded")
+    said = lab.log("asks")
+    assert f"search {lab.namespace}.svc.cluster.local" in said
+    assert f"Address: {address}" in said.replace("Address 1:", "Address:")
 
 
 @pytest.mark.soak
