@@ -33,7 +33,7 @@ def main() -> list[Figure]:
     with KubeCluster() as cluster, TemporaryDirectory(prefix="wl-bench-") as folder:
         Operator.say("operator", "install", f"--kubeconfig={cluster.kubeconfig}")
         cluster.kubectl("--namespace=windlass-system", "delete", "deployment", "windlass-operator")
-        with Operator(cluster, Path(folder), resync_seconds="30") as operator:
+        with Operator(cluster, Path(folder), log_level="info", resync_seconds="30") as operator:
             door = KubeDoor(read_config(cluster.kubeconfig))
             with Witness(cluster) as witness:
                 return measure(door, witness, operator)

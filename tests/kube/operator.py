@@ -21,12 +21,20 @@ class Operator(ServerProcess):
     ready_deadline_seconds = 60
 
     def __init__(
-        self, cluster: Any, directory: Path, *, namespace: str = "", failpoints: str = "", **settings: str
+        self,
+        cluster: Any,
+        directory: Path,
+        *,
+        namespace: str = "",
+        failpoints: str = "",
+        log_level: str = "debug",
+        **settings: str,
     ) -> None:
         super().__init__(directory)
         self._cluster = cluster
         self._namespace = namespace
         self._failpoints = failpoints
+        self._log_level = log_level
         self._settings = settings
         self.port = ports.free_port()
 
@@ -57,7 +65,7 @@ class Operator(ServerProcess):
             "run",
             f"--kubeconfig={self.directory / 'kubeconfig'}",
             f"--port={self.port}",
-            "--log-level=debug",
+            f"--log-level={self._log_level}",
         )
 
     def environment(self) -> dict[str, str]:

@@ -5,14 +5,15 @@ goes is undone by owner references.
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, cast
 
 import kopf
 from lightkube.config.kubeconfig import SingleConfig
+from lightkube.config.models import User
 
-from windlass.core.errors import Invalid
+from windlass.client.kube.login import Login
 from windlass.operator.memory import Key, Memory, key_of
+from windlass.operator.noteless import keep_no_notes
 from windlass.operator.queue import WorkQueue
 from windlass.wire.kube.names import GROUP, JOB_LABEL, PLURAL, VERSION, Document
 
@@ -21,11 +22,12 @@ _OURS = {JOB_LABEL: kopf.PRESENT}
 
 def register(registry: kopf.OperatorRegistry, memory: Memory, queue: WorkQueue[Key], config: SingleConfig) -> None:
     @kopf.on.login(registry=registry)
-    def login(**_: Any) -> kopf.ConnectionInfo:
-        return connection(config)
+    async def login(**_: Any) -> kopf.ConnectionInfo:
+        return await connection(config)
 
     @kopf.on.startup(registry=registry)
     def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
+        keep_no_notes(settings)
         settings.posting.enabled = False
         settings.scanning.disabled = (
             True  # it watches what it was told to; it needs no right to list namespaces or CRDs
@@ -61,14 +63,10 @@ def register(registry: kopf.OperatorRegistry, memory: Memory, queue: WorkQueue[K
                 queue.add(_job_of(pod))
 
 
-def connection(config: SingleConfig) -> kopf.ConnectionInfo:
-    """kopf has its own HTTP client; it logs in with what we were given, not with what it would find by itself."""
-    user, cluster = config.user, config.cluster
-    if user is None or user.exec is not None:
-        words = "the operator logs in by a certificate or a token; this kubeconfig has neither"
-        raise Invalid(words, code="kube-config", hint="in a cluster its service account has one")
-    # The file first: a pod's token is renewed there, and kopf asks again when the old one is refused.
-    token = Path(user.token_file).read_text().strip() if user.token_file else user.token
+async def connection(config: SingleConfig) -> kopf.ConnectionInfo:
+    """kopf has its own HTTP client; it logs in with what we were given, and asks again when that is refused."""
+    user, cluster = config.user or User(), config.cluster
+    token = await Login(config).bearer(anew=True)
     return kopf.ConnectionInfo(
         server=str(cluster.server),
         ca_path=_file(config, cluster.certificate_auth),
@@ -76,7 +74,7 @@ def connection(config: SingleConfig) -> kopf.ConnectionInfo:
         insecure=cluster.insecure,
         username=user.username,
         password=user.password,
-        token=token,
+        token=token or None,
         certificate_path=_file(config, user.client_cert),
         certificate_data=user.client_cert_data,
         private_key_path=_file(config, user.client_key),

@@ -23,4 +23,9 @@ class OperatorMetrics:
             registry=self.registry,
         )
         self.waiting = Gauge("windlass_operator_queue_length", "Jobs that are to be looked at.", registry=self.registry)
-        self.calls = Gauge("windlass_operator_api_calls", "Requests to the API server so far.", registry=self.registry)
+        self.calls = Gauge(
+            "windlass_operator_api_calls",
+            "Requests to the API server so far.",
+            ("method", "resource"),
+            registry=self.registry,
+        )

@@ -16,6 +16,7 @@ class WorkQueue(Generic[K]):
         self._busy: set[K] = set()
         self._count = 0
         self._changed = anyio.Event()
+        self._turn = anyio.Lock()
 
     def __len__(self) -> int:
         return len(self._due)
@@ -32,7 +33,6 @@ class WorkQueue(Generic[K]):
         """One worker, for ever; start as many as there should be. `handle` lets no error out."""
         while True:
             key = await self._next()
-            self._busy.add(key)
             try:
                 await handle(key)
             finally:
@@ -41,20 +41,27 @@ class WorkQueue(Generic[K]):
                     self._push(self._due[key], key)
 
     async def _next(self) -> K:
-        while True:
-            changed, now = self._changed, anyio.current_time()
-            while self._heap:
-                due, _, key = self._heap[0]
-                if key in self._busy or self._due.get(key) != due:
-                    heapq.heappop(self._heap)  # overtaken, or its worker brings it back
-                elif due <= now:
-                    heapq.heappop(self._heap)
-                    del self._due[key]
+        async with self._turn:  # one waits for what comes, the others for their turn: news wakes one worker, not all
+            while True:
+                changed, now = self._changed, anyio.current_time()
+                if (key := self._due_by(now)) is not None:
                     return key
-                else:
-                    break
-            with anyio.move_on_after(self._heap[0][0] - now if self._heap else None):
-                await changed.wait()
+                with anyio.move_on_after(self._heap[0][0] - now if self._heap else None):
+                    await changed.wait()
+
+    def _due_by(self, now: float) -> K | None:
+        while self._heap:
+            due, _, key = self._heap[0]
+            if key in self._busy or self._due.get(key) != due:
+                heapq.heappop(self._heap)  # overtaken, or its worker brings it back
+            elif due <= now:
+                heapq.heappop(self._heap)
+                del self._due[key]
+                self._busy.add(key)
+                return key
+            else:
+                break
+        return None
 
     def _push(self, due: float, key: K) -> None:
         self._count += 1

@@ -14,6 +14,7 @@ import httpx2
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from lightkube.config.client_adapter import AsyncClient, Client, ConnectionParams
 from lightkube.config.kubeconfig import SingleConfig
+from lightkube.core.exceptions import ConfigError
 from msgspec import Struct
 
 from windlass.client.kube.api import MERGE, PODS, Kind, error_of
@@ -32,7 +33,7 @@ from windlass.client.kube.streams import (
     innermost,
 )
 from windlass.client.terminal import Output
-from windlass.core.errors import Conflict, NotFound, Unavailable
+from windlass.core.errors import Conflict, Invalid, NotFound, Unavailable
 from windlass.wire.kube.names import CONTAINER, Document
 
 TIMEOUT_SECONDS: Final = 30.0
@@ -104,7 +105,7 @@ class KubeDoor:
             with self._http.stream("GET", path, params=dict(query), timeout=timeout) as answer:
                 if answer.is_error:
                     answer.read()
-                    raise error_of(answer)
+                    raise error_of(answer.status_code, answer.content)
                 yield answer
         except httpx2.HTTPError as exc:
             raise broken(exc) from exc
@@ -160,10 +161,12 @@ class KubeDoor:
         headers = {"Content-Type": media} if body is not None else {}
         try:
             answer = self._http.request(method, path, json=body, params=dict(query or {}), headers=headers)
+        except ConfigError as exc:  # a login plugin, which is run when it is first needed
+            raise Invalid(str(exc), code="kube-config", hint="run it by hand to see what it says") from exc
         except httpx2.HTTPError as exc:
             raise broken(exc) from exc
         if answer.is_error:
-            raise error_of(answer)
+            raise error_of(answer.status_code, answer.content)
         document: Document = answer.json()
         return document
 
