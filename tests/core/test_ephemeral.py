@@ -13,8 +13,10 @@ from windlass.core.lifecycle.ephemeral import (
     CreateVolume,
     DeletePod,
     DeleteVolume,
+    ReleasePod,
     SealLog,
     Step,
+    is_passing,
     step,
 )
 from windlass.core.model.ephemeral import (
@@ -109,6 +111,22 @@ DURING: dict[str, tuple[Step, tuple[str, str, tuple[object, ...]]]] = {
     "a pod that was seen and is absent is a failed run": (
         decide(RUN, Seen(volume=BOUND)),
         ("Failed", "PodDeleted", ()),
+    ),
+    "unless its node went with it": (
+        decide(RUN, Seen(volume=BOUND, is_node_silent=True)),
+        ("Failed", "NodeLost", ()),
+    ),
+    "a held pod is let go once its UID is in the course": (
+        decide(RUN, Seen(volume=BOUND, pod=pod(PodState.WAITING, is_held=True))),
+        ("Pending", "", (ReleasePod(1, "p"),)),
+    ),
+    "a held pod that is no longer wanted is not": (
+        decide(RUN, Seen(volume=BOUND, pod=pod(PodState.WAITING, is_held=True), log=LOG), is_cancelled=True),
+        ("Failed", "Cancelled", ()),
+    ),
+    "a node that does not answer is not asked for a log": (
+        decide(RUN, Seen(volume=BOUND, pod=pod(PodState.FAILED, reason="Evicted", is_node_silent=True))),
+        ("Failed", "Evicted", ()),
     ),
     "a pod that is not ours is left alone": (
         decide(Course(attempt=1, volume="v"), Seen(volume=BOUND, pod=pod(is_foreign=True))),
@@ -216,6 +234,26 @@ def test_the_next_time_to_live_says_when_to_look_again() -> None:
     assert alone.wake_at == NOW + 3_600_000
 
 
+PASSES: dict[str, tuple[Course, Course, bool]] = {
+    "that its volume is not bound yet": (Course(), Course(reason="VolumePending", volume="v"), True),
+    "on which node it is being started": (
+        replace(RUN, reason="Starting"),
+        replace(RUN, reason="Starting", node="n"),
+        True,
+    ),
+    "that it is to be run": (Course(reason="VolumePending"), Course(reason="Starting", attempt=1), False),
+    "which pod runs it": (Course(attempt=1, reason="Starting"), Course(attempt=1, reason="Starting", pod="p"), False),
+    "that it runs": (RUN, replace(RUN, phase=EphemeralPhase.RUNNING, reason="Started"), False),
+    "that somebody has to act": (RUN, replace(RUN, reason="Unschedulable"), False),
+    "nothing new": (RUN, RUN, False),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "expected"), PASSES.values(), ids=PASSES.keys())
+def test_what_need_not_be_written_at_once(old: Course, new: Course, expected: bool) -> None:
+    assert is_passing(old, new) is expected
+
+
 def test_a_failure_carries_the_last_lines() -> None:
     failed = decide(
         RUN, Seen(volume=BOUND, pod=pod(PodState.FAILED, reason="ExitCode", message="exit code 3"), log=LOG)
@@ -235,6 +273,7 @@ SEEN_PODS = st.one_of(
         is_going=st.booleans(),
         is_stuck=st.booleans(),
         is_node_silent=st.booleans(),
+        is_held=st.booleans(),
     ),
 )
 SEEN_VOLUMES = st.one_of(
@@ -267,6 +306,8 @@ def test_whatever_is_seen_no_run_is_made_twice_and_no_end_is_taken_back(
             if isinstance(action, CreatePod):
                 assert not course.pod, "made again after it was seen"
                 assert action.attempt == course.attempt
+            if isinstance(action, ReleasePod):
+                assert action.uid == course.pod, "let run before its UID is in the course"
             if isinstance(action, DeleteVolume):
                 assert volume is not None
                 assert (action.uid, volume.owner) == (course.volume, Owner.OURS)

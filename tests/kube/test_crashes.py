@@ -10,15 +10,17 @@ from tests.kube.lab import Lab
 from tests.kube.operator import Operator
 from tests.parts.waiting import wait_for
 
-PATCHES, WRITES = range(1, 7), range(1, 5)
+# What every job has at least: decided, pod noted, over, volume gone; and claim, pod, its release, both deletions.
+PATCHES, WRITES = range(1, 5), range(1, 6)
 EVERY = [f"operator.{when}_patch=kill@{n}" for n in PATCHES for when in ("before", "after")] + [
     f"operator.{when}_write=kill@{n}" for n in WRITES for when in ("before", "after")
 ]
-TELLING = (  # around the decision to run, the pod itself, its end, and the deletions
-    "operator.after_patch=kill@3",
+TELLING = (  # after the decision to run, after the pod itself, before its release, before the last word, before a deletion
+    "operator.after_patch=kill@1",
     "operator.after_write=kill@2",
-    "operator.before_patch=kill@5",
     "operator.before_write=kill@3",
+    "operator.before_patch=kill@4",
+    "operator.before_write=kill@4",
 )
 
 
@@ -46,6 +48,22 @@ def test_an_operator_killed_at_a_telling_moment_leaves_the_same_end(
     lab: Lab, own_operator: Callable[..., Operator], failpoint: str
 ) -> None:
     dies_and_its_successor_ends_the_job(lab, own_operator, failpoint)
+
+
+def test_a_pod_that_vanishes_before_it_was_noted_has_not_run_and_is_made_again(
+    lab: Lab, own_operator: Callable[..., Operator]
+) -> None:
+    first = own_operator(failpoints="operator.after_write=kill@2").start()
+    lab.shell("gap", "echo once", pvcTTLSecondsAfterFinished=1)
+    wait_for(lambda: not first.is_running, 90, "the operator to die after making the pod")
+    made = lab.wait_there("pod", "gap-1")
+    assert made["spec"]["schedulingGates"] == [{"name": "windlass.dev/hold"}]
+    assert "podUID" not in lab.status("gap")
+    lab.kubectl("delete", "pod", "gap-1")
+    with own_operator():
+        status = lab.wait_status("gap", phase="Succeeded")
+    assert status["podUID"] != made["metadata"]["uid"]
+    assert (status["attempt"], starts(lab, "gap-1"), lab.log("gap")) == (1, 1, "once\n")
 
 
 @pytest.mark.soak

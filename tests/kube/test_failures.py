@@ -1,15 +1,19 @@
 """What goes wrong on a real cluster ends in a phase, a reason and a message that a person understands."""
 
 import json
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from tests.kube.cluster import KubeCluster
-from tests.kube.lab import Lab
+from tests.kube.lab import DEADLINE, Lab
 from tests.kube.operator import Operator
 from tests.kube.parts import NODE
 from tests.parts import busybox
 from tests.parts.waiting import wait_for
+from windlass.client.kube.api import NODES, PODS
+from windlass.core.errors import WindlassError
 
 
 def test_a_failed_run_is_retried_as_a_new_pod_and_tells_its_last_lines(lab: Lab, operator: Operator) -> None:
@@ -118,6 +122,73 @@ def test_a_pod_of_somebody_else_with_the_name_is_left_alone(lab: Lab, operator: 
     lab.shell("twin", "true")
     assert lab.wait_status("twin", phase="Failed")["reason"] == "PodNameTaken"
     assert lab.get("pod", "twin-1") is not None
+
+
+@pytest.fixture
+def far_node(lab: Lab) -> Iterator[str]:
+    """A node with nobody behind it: what a test says of its pods no kubelet contradicts, and it answers nothing."""
+    name = f"far-{lab.namespace}"
+    made = lab.door.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}, "")
+    yield name
+    lab.door.delete(NODES, name, "", uid=made["metadata"]["uid"])
+
+
+def run_on(lab: Lab, node: str, job: str, **spec: Any) -> None:
+    """A job whose pod runs there, or so it seems."""
+    lab.apply(job, command=["sleep", "300"], nodeSelector={"kubernetes.io/hostname": node}, **spec)
+    wait_for(lambda: lab.status(job).get("podUID"), DEADLINE, "its pod")
+    target = {"apiVersion": "v1", "kind": "Node", "name": node}
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": f"{job}-1"}, "target": target}
+
+    def bind() -> bool:
+        """Not as long as its gate is there."""
+        try:
+            lab.door.call("POST", PODS.path(lab.namespace, f"{job}-1", "binding"), binding)
+        except WindlassError:
+            return False
+        return True
+
+    wait_for(bind, DEADLINE, "the pod to take its node")
+    container = {"name": "main", "image": "x", "imageID": "", "ready": True, "restartCount": 0}
+    container["state"] = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+    say_of_pod(lab, f"{job}-1", phase="Running", containerStatuses=[container])
+    lab.wait_status(job, phase="Running")
+
+
+def say_of_pod(lab: Lab, pod: str, **status: Any) -> None:
+    lab.kubectl("patch", "pod", pod, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
+
+
+def test_an_evicted_pod_is_told_in_the_nodes_own_words(lab: Lab, operator: Operator, far_node: str) -> None:
+    run_on(lab, far_node, "pushed")
+    words = "The node was low on resource: memory. Container main was using 5Gi, request is 1Gi."
+    say_of_pod(lab, "pushed-1", phase="Failed", reason="Evicted", message=words, containerStatuses=[])
+    status = lab.wait_status("pushed", phase="Failed")
+    assert (status["reason"], status["message"], status["attempt"]) == ("Evicted", words, 1)
+    assert "Evicted" in lab.events("pushed")
+
+
+def test_a_node_that_does_not_answer_is_said_and_when_it_takes_the_pod_along_it_was_lost(
+    lab: Lab, operator: Operator, far_node: str
+) -> None:
+    run_on(lab, far_node, "stranded", retries=0)
+    status = lab.wait_status("stranded", phase="Running", reason="NodeNotReady")
+    assert status["message"] == f"node {far_node} does not answer; the run is neither ended nor started again"
+    # As the cluster does when it gives a node up.
+    lab.kubectl("delete", "pod", "stranded-1", "--grace-period=0", "--force")
+    status = lab.wait_status("stranded", phase="Failed")
+    assert (status["reason"], status["message"]) == ("NodeLost", f"node {far_node} was lost, and its pod with it")
+    assert lab.items("pods") == []
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_a_node_that_is_removed_ends_its_run_and_a_retry_is_made(lab: Lab, operator: Operator, far_node: str) -> None:
+    run_on(lab, far_node, "moved", retries=1, onLostNode="move", lostAfter=10)
+    lab.kubectl("delete", "node", far_node)
+    status = lab.wait_status("moved", attempt=2, deadline=300)  # the cluster's own sweep comes by every so often
+    assert status["phase"] == "Pending"
+    assert {"NodeLost", "NodeNotReady"} & lab.events("moved")
 
 
 @pytest.mark.soak

@@ -1,8 +1,9 @@
 """`windlass operator`: the composition root of the operator process, and what puts it into a cluster."""
 
 import os
-import time
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
 
@@ -21,14 +22,19 @@ def command() -> None:
 @click.option("--context", help="One of its contexts.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where probes and metrics are served.")
 @click.option("--port", default=8086, show_default=True, type=click.IntRange(0, 65535))
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where service time is kept over a restart; else it starts from the wall clock, or the API server's if that is behind.",
+)
 @click.option("--log-level", default="info", type=click.Choice(["debug", "info", "warning", "error"]))
-def run(kubeconfig: Path | None, context: str | None, host: str, port: int, log_level: str) -> None:
+def run(kubeconfig: Path | None, context: str | None, host: str, port: int, state: Path | None, log_level: str) -> None:
     """Watch the cluster and drive its jobs until stopped. Settings are WINDLASS_OPERATOR_ variables."""
     import anyio
 
+    from windlass.adapters.clock.service import ServiceClock
     from windlass.adapters.failpoints.environment import from_environment
     from windlass.boot import logging
-    from windlass.core.model.ids import Millis
 
     try:
         from windlass.client.kube.api import read_config
@@ -39,14 +45,21 @@ def run(kubeconfig: Path | None, context: str | None, host: str, port: int, log_
     logging.configure(log_level)
 
     async def main() -> None:
-        await serve(
-            read_config(kubeconfig, context),
-            load(os.environ),
-            host=host,
-            port=port,
-            wall=lambda: Millis(time.time_ns() // 1_000_000),
-            failpoints=from_environment(os.environ),
-        )
+        with ExitStack() as stack:
+            place = state or Path(stack.enter_context(TemporaryDirectory(prefix="windlass-operator-")))
+            place.mkdir(parents=True, exist_ok=True)
+            clock = ServiceClock(place / "clock.json")
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(clock.run)
+                await serve(
+                    read_config(kubeconfig, context),
+                    load(os.environ),
+                    host=host,
+                    port=port,
+                    service=clock.now,
+                    failpoints=from_environment(os.environ),
+                )
+                tasks.cancel_scope.cancel()
 
     try:
         anyio.run(main)

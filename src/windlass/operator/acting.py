@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from windlass.client.kube.api import CLAIMS, EVENTS, JOBS, PODS, KubeApi
+from windlass.client.kube.api import CLAIMS, EVENTS, JOBS, PODS, STRATEGIC, KubeApi
 from windlass.core.errors import Conflict, Denied, Invalid, NotFound, WindlassError
-from windlass.core.lifecycle.ephemeral import AdoptVolume, CreatePod, CreateVolume, DeletePod, DeleteVolume
+from windlass.core.lifecycle.ephemeral import AdoptVolume, CreatePod, CreateVolume, DeletePod, DeleteVolume, ReleasePod
 from windlass.core.model.ephemeral import Course, Refused
 from windlass.core.model.ids import Millis
 from windlass.core.model.submission import Submission
@@ -13,7 +13,7 @@ from windlass.operator.metrics import OperatorMetrics
 from windlass.operator.notices import event, notices
 from windlass.ports.failpoints import Failpoints
 from windlass.wire.kube.errand import claim_of, read_errand
-from windlass.wire.kube.names import API_VERSION, EXPIRES, KIND, Document, owner, pod_name, volume_name
+from windlass.wire.kube.names import API_VERSION, EXPIRES, HOLD, KIND, Document, owner, pod_name, volume_name
 from windlass.wire.kube.pod import PodPolicy, run_pod
 from windlass.wire.kube.status import write_status
 from windlass.wire.kube.volume import claim
@@ -111,6 +111,16 @@ class Actor:
         self._metrics.pods.inc()
         self._memory.pods.put(made)
         return None
+
+    async def release_pod(self, job: Document, action: ReleasePod) -> None:
+        metadata = job["metadata"]
+        name = pod_name(metadata["name"], action.attempt)
+        gates = [{"$patch": "delete", "name": HOLD}]  # ours only: a queue may have put its own beside it
+        change = {"metadata": {"uid": action.uid}, "spec": {"schedulingGates": gates}}
+        await self._before()
+        released = await self._api.merge(PODS, name, change, metadata["namespace"], media=STRATEGIC)
+        await self._after()
+        self._memory.pods.put(released)
 
     async def delete_pod(self, job: Document, action: DeletePod) -> None:
         metadata = job["metadata"]

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from windlass.core.lifecycle.ephemeral import PASSING
 from windlass.core.model.ephemeral import Course, EphemeralPhase
 from windlass.core.model.ids import Millis
 from windlass.wire.kube.names import API_VERSION, KIND, OPERATOR, Document
 from windlass.wire.render import timestamp
 
-_QUIET = frozenset({"", "Starting", "VolumePending", "PodDeleting"})
+_QUIET = PASSING | {"", "PodDeleting"}
 
 
 class Notice(Struct, frozen=True):

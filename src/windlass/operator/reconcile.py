@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from typing import Final
 
+import anyio
 import structlog
 
 from windlass.client.kube.api import CLAIMS, KubeApi
-from windlass.core.errors import Conflict, Invalid, WindlassError
+from windlass.core.errors import Conflict, Invalid, Unavailable, WindlassError
 from windlass.core.lifecycle.ephemeral import (
     Action,
     AdoptVolume,
@@ -14,10 +15,12 @@ from windlass.core.lifecycle.ephemeral import (
     CreateVolume,
     DeletePod,
     DeleteVolume,
+    ReleasePod,
     SealLog,
+    is_passing,
     step,
 )
-from windlass.core.model.ephemeral import LogSeen, Refused, Seen, Wish
+from windlass.core.model.ephemeral import Course, LogSeen, Refused, Seen, Wish
 from windlass.core.model.ids import Millis
 from windlass.core.model.job import JobKind, JobSpec, OnLostNode
 from windlass.core.model.resources import Resources
@@ -34,8 +37,12 @@ from windlass.wire.kube.names import CANCEL, EXPIRES, Document, owner_uid
 from windlass.wire.kube.status import read_course, read_time
 
 ROUNDS_MAX: Final = 12
+SEAL_TRIES: Final = 8
+"""With the pauses between them most of a minute."""
 BACKOFF_FIRST_SECONDS: Final = 0.2
 BACKOFF_MAX_SECONDS: Final = 30.0
+PASSING_MS: Final = 10_000
+"""What mostly passes by itself is written only when it has not after this long: half of all writes were of such moments."""
 
 log = structlog.get_logger(__name__)
 
@@ -52,6 +59,7 @@ class Reconciler:
         patience_ms: Millis,
         wall: Callable[[], Millis],
         metrics: OperatorMetrics,
+        passing_ms: int = PASSING_MS,
     ) -> None:
         self._api = api
         self._memory = memory
@@ -62,8 +70,12 @@ class Reconciler:
         self._patience_ms = patience_ms
         self._wall = wall
         self._metrics = metrics
+        self._passing_ms = passing_ms
         self._failures: dict[Key, int] = {}
         self._logs: dict[tuple[str, int], LogSeen] = {}
+        self._wishes: dict[Key, tuple[object, tuple[Wish, Submission]]] = {}
+        self._untold: dict[Key, float] = {}
+        """Since when a passing moment waits to be written."""
 
     async def look(self, key: Key) -> None:
         """For the queue: lets no error out; what failed is looked at again, later each time."""
@@ -79,7 +91,8 @@ class Reconciler:
             if wake_at is not None:
                 self._queue.add(key, delay=max(0.05, (wake_at - self._wall()) / 1000))
         self._metrics.waiting.set(len(self._queue))
-        self._metrics.calls.set(self._api.calls)
+        for (method, resource), count in self._api.calls.items():
+            self._metrics.calls.labels(method, resource).set(count)
 
     async def sweep_volumes(self) -> None:
         """Volumes that wait for a job that never came, or were left by one that is gone: each by its own date and UID."""
@@ -94,8 +107,10 @@ class Reconciler:
     async def _reconcile(self, key: Key) -> Millis | None:
         job = self._memory.jobs.get(key)
         if job is None or "deletionTimestamp" in job["metadata"]:
+            self._untold.pop(key, None)
+            self._wishes.pop(key, None)
             return None  # what it owned goes with it
-        wish, asked = read_wish(job, self._preset_image)
+        wish, asked = self._wish(key, job)
         refused: Refused | None = None
         for _ in range(ROUNDS_MAX):
             course = read_course(job.get("status", {}))
@@ -105,16 +120,39 @@ class Reconciler:
                 volume=await self._observer.volume(job, course),
                 refused=refused,
                 log=self._logs.get(slot),
+                is_node_silent=self._memory.is_silent(course.node),
             )
             decided = step(wish, course, seen, self._wall(), patience_ms=self._patience_ms)
-            job = await self._actor.write(job, course, decided.course)
+            may_pass = self._may_pass(key, course, decided.course)
+            if not may_pass:
+                job = await self._actor.write(job, course, decided.course)
             if decided.course.is_over:
                 self._logs.pop(slot, None)
-            if not decided.actions and decided.course == course:
-                return decided.wake_at
+            if not decided.actions and (may_pass or decided.course == course):
+                return Millis(self._wall() + self._passing_ms + 20) if may_pass else decided.wake_at
             for action in decided.actions:
                 refused = await self._act(job, asked, action) or refused
         return Millis(self._wall() + 1000)
+
+    def _wish(self, key: Key, job: Document) -> tuple[Wish, Submission]:
+        """Read once for each generation: a job is looked at some twenty times."""
+        metadata = job["metadata"]
+        version = (metadata["uid"], metadata.get("generation"), metadata.get("annotations"))
+        known = self._wishes.get(key)
+        if known is None or known[0] != version:
+            known = self._wishes[key] = (version, read_wish(job, self._preset_image))
+        return known[1]
+
+    def _may_pass(self, key: Key, old: Course, new: Course) -> bool:
+        """Whether the new course is not worth a write yet."""
+        if not is_passing(old, new):
+            self._untold.pop(key, None)
+            return False
+        now = anyio.current_time()
+        if now - self._untold.setdefault(key, now) < self._passing_ms / 1000:
+            return True
+        del self._untold[key]
+        return False
 
     async def _act(self, job: Document, asked: Submission, action: Action) -> Refused | None:
         match action:
@@ -126,11 +164,23 @@ class Reconciler:
                 await self._actor.delete_volume(job, action)
             case CreatePod():
                 return await self._actor.make_pod(job, asked, action)
+            case ReleasePod():
+                await self._actor.release_pod(job, action)
             case DeletePod():
                 await self._actor.delete_pod(job, action)
             case SealLog():
-                self._logs[(job["metadata"]["uid"], action.attempt)] = await seal(self._api, job, action.attempt)
+                self._logs[(job["metadata"]["uid"], action.attempt)] = await self._seal(job, action.attempt)
         return None
+
+    async def _seal(self, job: Document, attempt: int) -> LogSeen:
+        """A log that its node does not hand out is asked for again and again, but not for ever: the job has ended."""
+        try:
+            return await seal(self._api, job, attempt)
+        except Unavailable as exc:
+            if self._failures.get(key_of(job), 0) < SEAL_TRIES:
+                raise
+            log.warning("log not to be had", job=key_of(job), attempt=attempt, why=str(exc))
+            return LogSeen()
 
     def _again(self, key: Key, code: str, exc: Exception) -> None:
         failures = self._failures[key] = self._failures.get(key, 0) + 1

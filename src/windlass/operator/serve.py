@@ -15,6 +15,7 @@ from windlass.client.kube.api import KubeApi
 from windlass.core.errors import WindlassError
 from windlass.core.model.ids import Millis
 from windlass.operator.acting import Actor
+from windlass.operator.clock import ClusterClock
 from windlass.operator.handlers import register
 from windlass.operator.memory import Key, Memory, key_of
 from windlass.operator.metrics import OperatorMetrics
@@ -33,16 +34,17 @@ async def serve(
     *,
     host: str,
     port: int,
-    wall: Callable[[], Millis],
+    service: Callable[[], Millis],
     failpoints: Failpoints,
 ) -> None:
-    """Until it is cancelled or told by a signal."""
+    """Until it is cancelled or told by a signal. `service` is service time, which no jump of the wall clock moves."""
     metrics, memory, queue = OperatorMetrics(), Memory(), WorkQueue[Key]()
     registry = kopf.OperatorRegistry()
     register(registry, memory, queue, config)
     ready = asyncio.Event()  # kopf takes no other
+    clock = ClusterClock(service)
     async with KubeApi(config) as api:
-        actor = Actor(api, memory, settings.policy(), wall=wall, failpoints=failpoints, metrics=metrics)
+        actor = Actor(api, memory, settings.policy(), wall=clock.now, failpoints=failpoints, metrics=metrics)
         reconciler = Reconciler(
             api,
             memory,
@@ -50,16 +52,27 @@ async def serve(
             actor,
             preset_image=settings.preset_image,
             patience_ms=settings.patience_ms,
-            wall=wall,
+            wall=clock.now,
             metrics=metrics,
         )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_door, host, port, metrics, ready)
+            await _compare(clock, api)
             tasks.start_soon(_safety_net, reconciler, memory, queue, settings.resync_seconds)
             for _ in range(settings.workers):
                 tasks.start_soon(queue.work, reconciler.look)
             await _watch(registry, settings, ready)
             tasks.cancel_scope.cancel()
+
+
+async def _compare(clock: ClusterClock, api: KubeApi) -> None:
+    """Until the API server answers: before that there is nothing to do anyway."""
+    while True:
+        try:
+            return clock.compare(await api.date())
+        except WindlassError as exc:
+            log.warning("API server not asked for its time", code=exc.code, why=str(exc))
+            await anyio.sleep(1)
 
 
 async def _watch(registry: kopf.OperatorRegistry, settings: OperatorSettings, ready: asyncio.Event) -> None:

@@ -19,6 +19,9 @@ RETRY_FIRST_MS: Final = 1_000
 RETRY_MAX_MS: Final = 60_000
 REFUSED_AGAIN_MS: Final = 5_000
 
+PASSING: Final = frozenset({"VolumePending", "Starting"})
+"""What a job that goes well waits for, mostly for less than a second."""
+
 _FINAL: Final = frozenset({"DeadlineExceeded", "Cancelled", "VolumeLost"})
 """Ends that no retry follows."""
 
@@ -39,6 +42,13 @@ class CreatePod(Struct, frozen=True):
     attempt: int
 
 
+class ReleasePod(Struct, frozen=True):
+    """Let it run. Only now, so that a pod whose UID is not in the course has never run, whoever deleted it."""
+
+    attempt: int
+    uid: str
+
+
 class DeletePod(Struct, frozen=True):
     attempt: int
     uid: str
@@ -48,7 +58,7 @@ class SealLog(Struct, frozen=True):
     attempt: int
 
 
-Action = CreateVolume | AdoptVolume | DeleteVolume | CreatePod | DeletePod | SealLog
+Action = CreateVolume | AdoptVolume | DeleteVolume | CreatePod | ReleasePod | DeletePod | SealLog
 
 
 class Step(Struct, frozen=True, kw_only=True):
@@ -66,6 +76,13 @@ def step(wish: Wish, course: Course, seen: Seen, now: Millis, *, patience_ms: Mi
     if course.attempt and course.retry_at is None:
         return _drive(wish, course, seen, now, patience_ms)
     return _begin(wish, course, seen, now)
+
+
+def is_passing(old: Course, new: Course) -> bool:
+    """Whether the change only tells of something that mostly passes by itself. Nothing hangs on its being written: the next
+    look finds the same, or what came of it."""
+    told = replace(old, reason=new.reason, message=new.message, node=new.node, volume=new.volume)
+    return new == told != old and new.reason in PASSING
 
 
 # — before a run —
@@ -131,10 +148,14 @@ def _drive(wish: Wish, course: Course, seen: Seen, now: Millis, patience_ms: Mil
         return _stop(wish, course, seen, pod, now, "VolumeLost", "its volume was deleted before it ran")
     if pod.is_hopeless or (pod.is_stuck and now >= pod.created_at + patience_ms):
         return _stop(wish, course, seen, pod, now, pod.reason, pod.message)
+    if pod.is_held:
+        return Step(course=course, actions=(ReleasePod(course.attempt, pod.uid),))
     return Step(course=_under_way(wish, course, pod), wake_at=_patience_end(pod, patience_ms))
 
 
 def _without_pod(wish: Wish, course: Course, seen: Seen, now: Millis) -> Step:
+    if course.pod and seen.is_node_silent:
+        return _end_run(wish, course, seen, now, "NodeLost", f"node {course.node} was lost, and its pod with it")
     if course.pod:
         return _end_run(wish, course, seen, now, "PodDeleted", "its pod was deleted while it ran")
     if wish.is_cancelled:
@@ -161,32 +182,42 @@ def _under_way(wish: Wish, course: Course, pod: PodSeen) -> Course:
 
 
 def _ended(wish: Wish, course: Course, seen: Seen, pod: PodSeen, now: Millis) -> Step:
-    if seen.log is None:
+    if _can_seal(seen, pod):
         return Step(course=course, actions=(SealLog(course.attempt),))
     course = replace(course, exit_code=pod.exit_code)
     if pod.state is PodState.FAILED:
-        return _end_run(wish, course, seen, pod.finished_at or now, pod.reason, pod.message, now=now)
+        return _end_run(wish, course, seen, _end_of(pod, now), pod.reason, pod.message, now=now)
     done = replace(
         course,
         phase=EphemeralPhase.SUCCEEDED,
         reason="Completed",
         message="",
-        log=seen.log.name,
-        finished_at=pod.finished_at or now,
+        log=seen.log.name if seen.log else "",
+        finished_at=_end_of(pod, now),
     )
     return Step(course=done)
 
 
+def _end_of(pod: PodSeen, now: Millis) -> Millis:
+    """By its node's clock, unless that is ahead: an end in the future would keep its volume for as long."""
+    return min(pod.finished_at or now, now)
+
+
 def _stop(wish: Wish, course: Course, seen: Seen, pod: PodSeen, now: Millis, reason: str, message: str) -> Step:
     """End a pod of ours that still lives. Its log is taken first: with the pod it would be gone."""
-    if seen.log is None:
+    if _can_seal(seen, pod):
         return Step(course=course, actions=(SealLog(course.attempt),))
     return _end_run(wish, course, seen, now, reason, message)
 
 
+def _can_seal(seen: Seen, pod: PodSeen) -> bool:
+    """Only its node has the log: one that does not answer is not asked, or the run would never end."""
+    return seen.log is None and not pod.is_node_silent
+
+
 def _going(wish: Wish, course: Course, seen: Seen, pod: PodSeen, now: Millis) -> Step:
     """Somebody deletes it: a person, a drain, the taint of a lost node. It is over when it is gone."""
-    if seen.log is None and not pod.is_node_silent:
+    if _can_seal(seen, pod):
         return Step(course=course, actions=(SealLog(course.attempt),))
     if pod.is_node_silent and wish.on_lost_node is OnLostNode.DUPLICATE:
         return _end_run(wish, course, seen, now, "NodeLost", f"node {pod.node} was lost")

@@ -43,7 +43,7 @@ class Course(Struct, frozen=True, kw_only=True):
     attempt: int = 0
     """Runs decided so far. Written before the pod `<job>-<attempt>` is made, so that none is ever made twice."""
     pod: str = ""
-    """The UID of the current attempt's pod, once it was seen. Seen and absent means ended, never "make it again"."""
+    """The UID of the current attempt's pod, written before it is let run. Then absent means ended, never "make it again"."""
     volume: str = ""
     """The UID of its volume; a volume of that name with another UID is another's."""
     node: str = ""
@@ -107,6 +107,8 @@ class PodSeen(Struct, frozen=True, kw_only=True):
     is_hopeless: bool = False
     """It can never start: no need to wait."""
     is_node_silent: bool = False
+    is_held: bool = False
+    """Made by us and not released: no scheduler takes it, so it has never run."""
 
 
 class Refused(Struct, frozen=True, kw_only=True):
@@ -131,3 +133,5 @@ class Seen(Struct, frozen=True, kw_only=True):
     refused: Refused | None = None
     log: LogSeen | None = None
     """None: not sealed yet."""
+    is_node_silent: bool = False
+    """The node that the course names does not answer, or is no more."""

@@ -75,10 +75,18 @@ def _root() -> Schema:
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
             "spec": _spec(),
-            "status": structural(StatusDocument),
+            "status": _status(),
         },
         "x-kubernetes-validations": [name],
     }
+
+
+def _status() -> Schema:
+    """Pending from the first moment, without a write that says so."""
+    status = structural(StatusDocument)
+    status["default"] = {}
+    status["properties"]["phase"]["default"] = "Pending"
+    return status
 
 
 def _spec() -> Schema:

@@ -11,12 +11,14 @@ from windlass.wire.kube.crd import ephemeral_crd
 from windlass.wire.kube.names import GROUP, NAMESPACE, OPERATOR, PLURAL, Document
 
 PORT: Final = 8086
+_RUN: Final = ("windlass", "operator", "run", "--state", "/tmp")  # noqa: S108 - the one place it may write to
 _LABELS: Final = {"app.kubernetes.io/name": OPERATOR, "app.kubernetes.io/managed-by": "windlass"}
 
 RULES: Final[tuple[Document, ...]] = (
     {"apiGroups": [GROUP], "resources": [PLURAL], "verbs": ["get", "list", "watch"]},
     {"apiGroups": [GROUP], "resources": [f"{PLURAL}/status"], "verbs": ["patch"]},
-    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "create", "delete"]},
+    # To patch them, because that is what lifting a scheduling gate is.
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "create", "patch", "delete"]},
     {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
     {
         "apiGroups": [""],
@@ -63,7 +65,7 @@ def deployment(image: str, namespace: str, environment: Mapping[str, str]) -> Do
     container: Document = {
         "name": "operator",
         "image": image,
-        "command": ["windlass", "operator", "run", "--host", "0.0.0.0", "--port", str(PORT)],  # noqa: S104 - probes reach it so
+        "command": [*_RUN, "--host", "0.0.0.0", "--port", str(PORT)],  # noqa: S104 - probes reach it so
         "env": [{"name": name, "value": value} for name, value in sorted(environment.items())],
         "ports": [{"name": "http", "containerPort": PORT}],
         "livenessProbe": {"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": 20, "failureThreshold": 3},

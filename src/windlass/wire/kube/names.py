@@ -24,6 +24,8 @@ VOLUME_LABEL: Final = f"{GROUP}/volume"
 TENANT_LABEL: Final = f"{GROUP}/tenant"
 KUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 
+HOLD: Final = f"{GROUP}/hold"
+"""The scheduling gate on a run's pod until its UID is in the job's status."""
 CANCEL: Final = f"{GROUP}/cancel"
 """Annotation on the job: present, it is to end."""
 EXPIRES: Final = f"{GROUP}/expires-at"

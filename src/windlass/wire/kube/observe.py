@@ -4,11 +4,12 @@ from typing import Final
 
 from windlass.core.model.ephemeral import Owner, PodSeen, PodState, VolumeSeen
 from windlass.core.model.ids import Millis
-from windlass.wire.kube.names import JOB_LABEL, Document, owner_uid
+from windlass.wire.kube.names import HOLD, JOB_LABEL, Document, owner_uid
 from windlass.wire.kube.status import read_time
 
 _PULL: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "SignatureValidationFailed"})
 _NO_IMAGE: Final = frozenset({"InvalidImageName", "ErrImageNeverPull"})
+_UNDER_WAY: Final = frozenset({"ContainerCreating", "PodInitializing"})
 _REFUSED: Final = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 
 
@@ -31,6 +32,7 @@ def see_pod(pod: Document, job_uid: str, *, is_node_silent: bool = False) -> Pod
         is_stuck=state is PodState.WAITING and reason in ("ImagePull", "CreateFailed"),
         is_hopeless=_waiting(status).get("reason") in _NO_IMAGE,
         is_node_silent=is_node_silent,
+        is_held=HOLD in _gates(pod),
     )
 
 
@@ -64,7 +66,7 @@ def _state(pod: Document) -> tuple[PodState, str, str, int | None]:
         return PodState.FAILED, reason, message, code
     if phase == "Running" and _container(status).get("state", {}).get("running"):
         return PodState.RUNNING, "", "", None
-    reason, message = _why_waiting(status)
+    reason, message = _why_waiting(pod)
     return PodState.WAITING, reason, message, None
 
 
@@ -102,7 +104,8 @@ def _container_failure(ended: Document, code: int | None) -> tuple[str, str, int
     return "ExitCode", f"exit code {code}", code
 
 
-def _why_waiting(status: Document) -> tuple[str, str]:
+def _why_waiting(pod: Document) -> tuple[str, str]:
+    status = pod.get("status", {})
     waiting = _waiting(status)
     reason, message = waiting.get("reason", ""), _first_line(waiting.get("message", ""))
     if reason in _PULL or reason in _NO_IMAGE:
@@ -110,9 +113,19 @@ def _why_waiting(status: Document) -> tuple[str, str]:
     if reason in _REFUSED:
         return "CreateFailed", message or reason
     scheduled: Document = next((one for one in status.get("conditions", []) if one["type"] == "PodScheduled"), {})
-    if scheduled.get("status") == "False":
+    if gates := _gates(pod) - {HOLD}:
+        return "SchedulingGated", f"something else holds its pod back: {', '.join(sorted(gates))}"
+    if (
+        scheduled.get("status") == "False" and scheduled.get("reason") != "SchedulingGated"
+    ):  # a gate that is gone by now
         return scheduled.get("reason", "Unschedulable"), scheduled.get("message", "")
-    return reason or "Starting", message
+    if reason in _UNDER_WAY or not reason:
+        return "Starting", message
+    return reason, message
+
+
+def _gates(pod: Document) -> set[str]:
+    return {str(gate["name"]) for gate in pod.get("spec", {}).get("schedulingGates") or ()}
 
 
 def _container(status: Document) -> Document:

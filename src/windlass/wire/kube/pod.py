@@ -14,6 +14,7 @@ from windlass.wire.kube.errand import Errand
 from windlass.wire.kube.names import (
     ATTEMPT_LABEL,
     CONTAINER,
+    HOLD,
     KUEUE_LABEL,
     Document,
     labels,
@@ -70,6 +71,7 @@ def run_pod(
         "terminationGracePeriodSeconds": asked.grace_ms // 1000,
         "tolerations": [*policy.tolerations, *_lost_node_tolerations(asked)],
         "nodeSelector": {**dict(asked.node_labels), **dict(policy.node_selector)},
+        "schedulingGates": [{"name": HOLD}],
     }
     if spec.secret_files:
         container["volumeMounts"].append({"name": SECRETS_VOLUME, "mountPath": SECRETS, "readOnly": True})

@@ -1,0 +1,175 @@
+"""Looks at a job beside an API server that only remembers: what is written in a job's life, and that nothing holds up its end."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from msgspec.json import decode, encode
+
+from windlass.client.kube.api import Kind
+from windlass.core.errors import Conflict, Unavailable
+from windlass.core.model.ids import Millis
+from windlass.operator.acting import Actor
+from windlass.operator.memory import Key, Memory
+from windlass.operator.metrics import OperatorMetrics
+from windlass.operator.queue import WorkQueue
+from windlass.operator.reconcile import SEAL_TRIES, Reconciler
+from windlass.operator.settings import OperatorSettings
+from windlass.wire.kube.names import HOLD, Document
+
+pytestmark = pytest.mark.anyio
+KEY: Key = ("lab", "it")
+RUNNING = {"running": {"startedAt": "1970-01-01T00:00:01Z"}}
+ENDED = {"terminated": {"exitCode": 0, "finishedAt": "1970-01-01T00:00:02Z", "startedAt": "1970-01-01T00:00:01Z"}}
+
+
+class RememberingApi:
+    """As much of an API server as one job needs."""
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str], Document] = {}
+        self.written: list[str] = []
+        self.calls: dict[tuple[str, str], int] = {}
+        self.has_log = True
+
+    async def get(self, kind: Kind, name: str, namespace: str = "") -> Document | None:
+        return self.objects.get((kind.plural, name))
+
+    async def create(self, kind: Kind, document: Document, namespace: str = "") -> Document:
+        self.written.append(f"create {kind.plural}")
+        return self._keep(kind, {**document, "metadata": {**document["metadata"], "namespace": namespace}})
+
+    async def apply(self, kind: Kind, document: Document, namespace: str = "", *, sub: str = "") -> Document:
+        known = self.objects[kind.plural, document["metadata"]["name"]]
+        if document["metadata"]["resourceVersion"] != known["metadata"]["resourceVersion"]:
+            raise Conflict("another version", code="kube-conflict")
+        self.written.append(f"status {document['status']['reason']}")
+        return self._keep(kind, {**known, "status": document["status"]})
+
+    async def merge(self, kind: Kind, name: str, change: Document, namespace: str = "", *, media: str) -> Document:
+        self.written.append(f"patch {kind.plural}")
+        assert change["spec"]["schedulingGates"] == [{"$patch": "delete", "name": HOLD}]
+        known = self.objects[kind.plural, name]
+        return self._keep(kind, {**known, "spec": {**known["spec"], "schedulingGates": []}})
+
+    async def delete(self, kind: Kind, name: str, namespace: str = "", *, uid: str) -> bool:
+        self.written.append(f"delete {kind.plural}")
+        return self.objects.pop((kind.plural, name), None) is not None
+
+    @asynccontextmanager
+    async def log(self, name: str, namespace: str) -> AsyncIterator[AsyncIterator[bytes]]:
+        if not self.has_log:
+            raise Unavailable("the node does not answer", code="kube-unavailable")
+
+        async def pieces() -> AsyncIterator[bytes]:
+            yield b"said\n"
+
+        yield pieces()
+
+    def say(self, kind: str, name: str, **status: Any) -> Document:
+        return self._keep(Kind("v1", kind), {**self.objects[kind, name], "status": status})
+
+    def _keep(self, kind: Kind, document: Document) -> Document:
+        metadata = document["metadata"]
+        version = str(int(metadata.get("resourceVersion", "0")) + 1)
+        kept = {**document, "metadata": {"uid": f"{kind.plural}-uid", **metadata, "resourceVersion": version}}
+        self.objects[kind.plural, metadata["name"]] = kept
+        copied: Document = decode(encode(kept))
+        return copied
+
+
+class Bench:
+    """The operator's own parts around it."""
+
+    def __init__(self, *, passing_ms: int = 60_000) -> None:
+        self.api = RememberingApi()
+        self.memory = Memory()
+        self.queue = WorkQueue[Key]()
+        self.wall = Millis(10_000)
+        settings = OperatorSettings()
+        metrics = OperatorMetrics()
+        api: Any = self.api
+        actor = Actor(
+            api, self.memory, settings.policy(), wall=lambda: self.wall, failpoints=NoFailpoints(), metrics=metrics
+        )
+        self.reconciler = Reconciler(
+            api,
+            self.memory,
+            self.queue,
+            actor,
+            preset_image="",
+            patience_ms=Millis(1000),
+            wall=lambda: self.wall,
+            metrics=metrics,
+            passing_ms=passing_ms,
+        )
+        spec = {"image": "x/y:1", "command": ["true"], "resources": {"gpu": 0}}
+        metadata = {"name": "it", "namespace": "lab", "generation": 1}
+        self.memory.jobs.put(
+            self.api._keep(Kind("v1", "ephemeralaccelerationjobs"), {"metadata": metadata, "spec": spec})
+        )
+
+    async def look(self) -> list[str]:
+        """What was written since the last look."""
+        before = len(self.api.written)
+        await self.reconciler.look(KEY)
+        return self.api.written[before:]
+
+    @property
+    def status(self) -> Document:
+        found: Document = self.api.objects["ephemeralaccelerationjobs", "it"]["status"]
+        return found
+
+    async def until_it_runs(self) -> None:
+        await self.look()
+        self.memory.claims.put(self.api.say("persistentvolumeclaims", "artifacts-it", phase="Bound"))
+        await self.look()
+
+    def pod(self, phase: str, state: Document) -> None:
+        self.memory.pods.put(self.api.say("pods", "it-1", phase=phase, containerStatuses=[{"state": state}]))
+
+
+class NoFailpoints:
+    async def reach(self, name: str) -> None:
+        return
+
+
+async def test_a_job_that_goes_well_is_written_four_times_and_its_pod_is_let_go_when_it_is_noted() -> None:
+    bench = Bench()
+    assert await bench.look() == ["create persistentvolumeclaims"]
+    bench.memory.claims.put(bench.api.say("persistentvolumeclaims", "artifacts-it", phase="Bound"))
+    assert await bench.look() == ["status Starting", "create pods", "status Starting", "patch pods"]
+    bench.pod("Pending", {"waiting": {"reason": "ContainerCreating"}})
+    assert await bench.look() == []
+    bench.pod("Running", RUNNING)
+    assert await bench.look() == ["status Started", "create events"]
+    bench.pod("Succeeded", ENDED)
+    assert await bench.look() == ["create configmaps", "status Completed", "create events", "delete pods"]
+
+
+async def test_what_does_not_pass_is_told_after_all() -> None:
+    bench = Bench(passing_ms=0)
+    assert await bench.look() == ["status VolumePending", "create persistentvolumeclaims", "status VolumePending"]
+    assert bench.status["message"] == "its volume is not bound yet"
+
+
+async def test_a_log_that_cannot_be_had_does_not_keep_a_job_from_its_end() -> None:
+    bench = Bench()
+    await bench.until_it_runs()
+    bench.api.has_log = False
+    bench.pod("Succeeded", ENDED)
+    for _ in range(SEAL_TRIES):
+        await bench.look()
+        assert bench.status["phase"] == "Pending"
+    await bench.look()
+    assert (bench.status["phase"], bench.status.get("logName")) == ("Succeeded", None)
+
+
+async def test_an_end_in_the_future_is_taken_for_now() -> None:
+    bench = Bench()
+    await bench.until_it_runs()
+    late = {"terminated": {**ENDED["terminated"], "finishedAt": "2999-01-01T00:00:00Z"}}
+    bench.pod("Succeeded", late)
+    await bench.look()
+    assert bench.status["finishedAt"] == "1970-01-01T00:00:10.000Z"
