@@ -1,107 +1,100 @@
 """A provisioner for the tests' cluster: claims of its classes become local volumes of the one node.
 
 `local` volumes and not host paths, because the kubelet gives only those to a pod's group: then pods that are not root can
-write. Class `standard` binds at once; class `late` when a pod wants it, which the scheduler says in an annotation.
+write. Class `standard` binds at once; class `late` when a pod wants it, which the scheduler says in an annotation. As any
+real one, it watches and does not poll.
 """
 
 import shutil
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Self
-
-import httpx2
-from lightkube import ApiError, Client, KubeConfig
-from lightkube.models.core_v1 import (
-    LocalVolumeSource,
-    NodeSelector,
-    NodeSelectorRequirement,
-    NodeSelectorTerm,
-    ObjectReference,
-    PersistentVolumeSpec,
-    VolumeNodeAffinity,
-)
-from lightkube.models.meta_v1 import ObjectMeta
-from lightkube.resources.core_v1 import PersistentVolume, PersistentVolumeClaim
-from lightkube.resources.storage_v1 import StorageClass
+from typing import Any, Self
 
 from tests.kube.parts import NODE
+from windlass.client.kube.api import CLAIMS, STORAGE_CLASSES, Kind, read_config
+from windlass.client.kube.door import KubeDoor
+from windlass.core.errors import Conflict, WindlassError
 
 PROVISIONER = "test.windlass.dev/local"
-PAUSE_SECONDS = 0.2
 SELECTED = "volume.kubernetes.io/selected-node"
+MODES = {"standard": "Immediate", "late": "WaitForFirstConsumer"}
+VOLUMES = Kind("v1", "persistentvolumes", is_namespaced=False)
+PAUSE_SECONDS = 0.2
+Document = dict[str, Any]
 
 
 class Provisioner:
-    """A thread beside the cluster."""
+    """Two threads beside the cluster; they end when its API server does."""
 
     def __init__(self, kubeconfig: Path, directory: Path) -> None:
-        self._client = Client(KubeConfig.from_file(kubeconfig).get())
+        self._config = read_config(kubeconfig)
         self._directory = directory
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="provisioner", daemon=True)
 
     def __enter__(self) -> Self:
-        modes = {"standard": "Immediate", "late": "WaitForFirstConsumer"}
-        for name, mode in modes.items():
+        door = KubeDoor(self._config)
+        for name, mode in MODES.items():
             is_default = {"storageclass.kubernetes.io/is-default-class": str(name == "standard").lower()}
-            metadata = ObjectMeta(name=name, annotations=is_default)
-            self._client.create(StorageClass(PROVISIONER, metadata=metadata, volumeBindingMode=mode))
-        self._modes = modes
-        self._thread.start()
+            metadata = {"name": name, "annotations": is_default}
+            document = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": metadata}
+            door.create(STORAGE_CLASSES, {**document, "provisioner": PROVISIONER, "volumeBindingMode": mode}, "")
+        door.close()
+        for kind, see in ((CLAIMS, self._provide), (VOLUMES, self._reclaim)):
+            threading.Thread(target=self._follow, args=(kind, see), name=f"{kind.plural} seen", daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join(10)
 
-    def _run(self) -> None:
-        while not self._stop.wait(PAUSE_SECONDS):
+    def _follow(self, kind: Kind, see: Callable[[KubeDoor, Document], None]) -> None:
+        door = KubeDoor(self._config)
+        while not self._stop.is_set():
             try:
-                self._provide()
-                self._reclaim()
-            except (ApiError, httpx2.HTTPError, OSError):
-                continue  # the cluster is going down, or somebody was quicker
+                found, after = door.list(kind, "")
+                for one in found:
+                    see(door, one)
+                for event in door.watch(kind, "", after=after):
+                    see(door, event["object"])
+            except (WindlassError, OSError):
+                self._stop.wait(PAUSE_SECONDS)  # the cluster is going down, or was too busy to answer
+        door.close()
 
-    def _provide(self) -> None:
-        made = {volume.metadata.name for volume in self._client.list(PersistentVolume) if volume.metadata}
-        for claim in self._client.list(PersistentVolumeClaim, namespace="*"):
-            mode = self._modes.get(claim.spec.storageClassName or "") if claim.spec else None
-            metadata = claim.metadata
-            assert metadata is not None
-            is_wanted = mode == "Immediate" or (mode and SELECTED in (metadata.annotations or {}))
-            if is_wanted and metadata.deletionTimestamp is None and f"pvc-{metadata.uid}" not in made:
-                self._make(claim)
+    def _provide(self, door: KubeDoor, claim: Document) -> None:
+        metadata, spec = claim["metadata"], claim["spec"]
+        mode = MODES.get(spec.get("storageClassName", ""))
+        is_wanted = mode == "Immediate" or (mode and SELECTED in metadata.get("annotations", {}))
+        if not is_wanted or "volumeName" in spec or "deletionTimestamp" in metadata or self._stop.is_set():
+            return
+        name = f"pvc-{metadata['uid']}"
+        (self._directory / name).mkdir(parents=True, exist_ok=True)
+        try:
+            door.create(VOLUMES, _volume(name, str(self._directory / name), claim), "")
+        except Conflict:
+            return  # made at an earlier sight of the claim
 
-    def _make(self, claim: PersistentVolumeClaim) -> None:
-        assert claim.metadata is not None
-        assert claim.spec is not None
-        assert claim.spec.resources is not None
-        name = f"pvc-{claim.metadata.uid}"
-        path = self._directory / name
-        path.mkdir(parents=True, exist_ok=True)
-        here = NodeSelectorTerm(
-            matchExpressions=[NodeSelectorRequirement("kubernetes.io/hostname", "In", values=[NODE])]
-        )
-        spec = PersistentVolumeSpec(
-            accessModes=claim.spec.accessModes,
-            capacity=claim.spec.resources.requests,
-            storageClassName=claim.spec.storageClassName,
-            persistentVolumeReclaimPolicy="Retain",
-            local=LocalVolumeSource(str(path)),
-            nodeAffinity=VolumeNodeAffinity(required=NodeSelector([here])),
-            claimRef=ObjectReference(
-                apiVersion="v1",
-                kind="PersistentVolumeClaim",
-                name=claim.metadata.name,
-                namespace=claim.metadata.namespace,
-                uid=claim.metadata.uid,
-            ),
-        )
-        self._client.create(PersistentVolume(metadata=ObjectMeta(name=name), spec=spec))
+    def _reclaim(self, door: KubeDoor, volume: Document) -> None:
+        metadata = volume["metadata"]
+        if volume.get("status", {}).get("phase") == "Released" and "deletionTimestamp" not in metadata:
+            door.delete(VOLUMES, metadata["name"], "", uid=metadata["uid"])
+            shutil.rmtree(self._directory / metadata["name"], ignore_errors=True)
 
-    def _reclaim(self) -> None:
-        for volume in self._client.list(PersistentVolume):
-            assert volume.metadata is not None
-            if volume.status is not None and volume.status.phase == "Released":
-                self._client.delete(PersistentVolume, str(volume.metadata.name))
-                shutil.rmtree(self._directory / str(volume.metadata.name), ignore_errors=True)
+
+def _volume(name: str, path: str, claim: Document) -> Document:
+    metadata, spec = claim["metadata"], claim["spec"]
+    here = {"key": "kubernetes.io/hostname", "operator": "In", "values": [NODE]}
+    reference = {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "accessModes": spec["accessModes"],
+            "capacity": spec["resources"]["requests"],
+            "storageClassName": spec["storageClassName"],
+            "persistentVolumeReclaimPolicy": "Retain",
+            "local": {"path": path},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
+            "claimRef": {**reference, **{key: metadata[key] for key in ("name", "namespace", "uid")}},
+        },
+    }
