@@ -143,7 +143,7 @@ class KubeDoor:
                 http = AsyncClient(self._config, ConnectionParams(timeout=httpx2.Timeout(TIMEOUT_SECONDS)))
                 opened = http.websocket(path, subprotocols=[PROTOCOL], params=query)
                 with portal.wrap_async_context_manager(http), portal.wrap_async_context_manager(opened) as socket:
-                    yield PodTerminal(portal, socket)
+                    yield PodTerminal(portal, socket, silence=None if tty else SILENCE_SECONDS)
         except httpx2.HTTPError as exc:
             raise broken(exc) from exc
         except BaseExceptionGroup as group:  # the socket's task group wraps whatever passes through it
@@ -174,9 +174,10 @@ class KubeDoor:
 class PodTerminal:
     """A command in a pod, spoken to like `client.terminal.Terminal`: reading and writing may happen in two threads."""
 
-    def __init__(self, portal: BlockingPortal, socket: Any) -> None:
+    def __init__(self, portal: BlockingPortal, socket: Any, *, silence: float | None) -> None:
         self._portal = portal
         self._socket = socket
+        self._silence = silence
         self.exit_code: int | None = None
         self.has_spoken = False
         self.is_given_up = False
@@ -184,7 +185,7 @@ class PodTerminal:
     def output(self) -> Iterator[Output]:
         while True:
             try:
-                frame: bytes = self._portal.call(self._socket.receive_bytes, SILENCE_SECONDS)
+                frame: bytes = self._portal.call(self._socket.receive_bytes, self._silence)
             except (httpx2.HTTPError, TimeoutError) as exc:
                 raise broken(exc) from exc
             channel, data = frame[0], frame[1:]

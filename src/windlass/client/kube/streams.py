@@ -17,7 +17,7 @@ from windlass.wire.kube.kinds import PODS
 from windlass.wire.kube.names import CONTAINER, Document
 
 SILENCE_SECONDS: Final = 600.0
-"""How long a command in a pod may say nothing before the connection is given up."""
+"""How long a command in a pod may say nothing before the connection is given up. Somebody at a terminal may think for longer."""
 PROTOCOL: Final = "v5.channel.k8s.io"
 STDIN, STDOUT, STDERR, VERDICT, SIZE, CLOSE = 0, 1, 2, 3, 4, 255
 FRAME: Final = 1 << 17
@@ -44,7 +44,7 @@ class PodStream:
     async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
         while True:
             try:
-                frame: bytes = await self._socket.receive_bytes(SILENCE_SECONDS)
+                frame: bytes = await self._socket.receive_bytes(None if self._has_terminal else SILENCE_SECONDS)
             except (httpx2.HTTPError, TimeoutError) as exc:
                 raise broken(exc) from exc
             channel, data = frame[0], frame[1:]
