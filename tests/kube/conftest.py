@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,7 +75,7 @@ def own_operator(
     common_operator.stop()
     made: list[Operator] = []
 
-    def make(**options: str) -> Operator:
+    def make(**options: Any) -> Operator:
         made.append(Operator(installed, tmp_path / f"operator-{len(made)}", namespace=lab.namespace, **options))
         return made[-1]
 

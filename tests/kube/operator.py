@@ -4,6 +4,7 @@ import http.client
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ class Operator(ServerProcess):
         namespace: str = "",
         failpoints: str = "",
         log_level: str = "debug",
+        environ: Mapping[str, str] | None = None,
         **settings: str,
     ) -> None:
         super().__init__(directory)
@@ -35,6 +37,7 @@ class Operator(ServerProcess):
         self._namespace = namespace
         self._failpoints = failpoints
         self._log_level = log_level
+        self._environ = environ or {}
         self._settings = settings
         self.port = ports.free_port()
 
@@ -74,7 +77,7 @@ class Operator(ServerProcess):
             settings["namespaces"] = self._namespace
         given = {f"WINDLASS_OPERATOR_{name.upper()}": value for name, value in settings.items()}
         armed = {"WINDLASS_FAILPOINTS": self._failpoints, "WINDLASS_TEST": "1"} if self._failpoints else {}
-        return {**os.environ, "PYTHONPATH": f"{ROOT}/src", **given, **armed}
+        return {**os.environ, "PYTHONPATH": f"{ROOT}/src", **given, **armed, **self._environ}
 
     def is_ready(self) -> bool:
         return self._get("/readyz") is not None

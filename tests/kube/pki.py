@@ -65,7 +65,7 @@ class Authority:
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - timedelta(hours=1))
-            .not_valid_after(now + timedelta(days=7))
+            .not_valid_after(now + timedelta(days=30))
         )
         for extension, is_critical in extensions:
             builder = builder.add_extension(extension, critical=is_critical)

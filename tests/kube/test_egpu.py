@@ -1,10 +1,6 @@
 """`egpu` on a cluster: the seed's life of a job, from a directory or a URL to the answer, and what is left of it."""
 
 import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -12,6 +8,7 @@ import pytest
 from tests.kube.cluster import KubeCluster
 from tests.kube.lab import Egpu, Lab
 from tests.kube.operator import Operator
+from tests.kube.serving import served
 from tests.parts import busybox
 from tests.parts.waiting import wait_for
 from windlass.client.kube.api import read_config
@@ -140,21 +137,3 @@ def test_a_file_is_fetched_into_a_volume_before_its_job_and_the_job_finds_it(
     wait_for(lambda: lab.items("pods") == [], 120, "the helpers to go")
     done = egpu("create", "fed", *LIGHT, "--watch", "--", "cat", "/artifacts/input.jpg")
     assert done.stdout.endswith("a cat\n")
-
-
-@contextmanager
-def served(files: dict[str, bytes], host: str) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = files.get(self.path)
-            self.send_response(200 if body is not None else 404)
-            self.end_headers()
-            self.wfile.write(body or b"")
-
-        def log_message(self, *_: object) -> None:
-            return
-
-    with ThreadingHTTPServer((host, 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://{host}:{server.server_port}"
-        server.shutdown()
