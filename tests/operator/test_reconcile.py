@@ -173,3 +173,13 @@ async def test_an_end_in_the_future_is_taken_for_now() -> None:
     bench.pod("Succeeded", late)
     await bench.look()
     assert bench.status["finishedAt"] == "1970-01-01T00:00:10.000Z"
+
+
+async def test_a_gate_that_somebody_else_put_there_stays_and_is_named() -> None:
+    bench = Bench()
+    await bench.until_it_runs()
+    pod = bench.api.objects["pods", "it-1"]
+    pod["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
+    bench.pod("Pending", {})
+    assert await bench.look() == ["status SchedulingGated", "create events"]
+    assert bench.status["message"] == "something else holds its pod back: kueue.x-k8s.io/admission"
