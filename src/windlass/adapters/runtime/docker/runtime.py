@@ -62,8 +62,8 @@ CREATED_SECONDS: Final = 1.0
 LOOKS_AT_ONCE: Final = 8
 _ONE_LOOK: Final = {"stream": "false", "one-shot": "true"}
 KILLED: Final = 137
-CAUSE_LOOKS: Final = 3
-CAUSE_PAUSE: Final = Millis(150)
+CAUSE_PAUSES: Final = (Millis(150), Millis(300), Millis(600), Millis(1200))
+"""Between looks at a run that was killed, until the engine says what for."""
 _OVER: Final = frozenset({Phase.EXITED, Phase.ABSENT})
 
 
@@ -84,6 +84,8 @@ class DockerRuntime:
         self._own_creations: set[RunId] = set()
         self._failures: dict[RunId, str] = {}
         """Why a start failed, for engines that keep no record of it (Podman)."""
+        self._stopped: set[RunId] = set()
+        """Asked to end by us: why such a one was killed is known."""
         self._starting: dict[RunId, anyio.Lock] = {}
         self._early = EarlyStreams()
 
@@ -230,10 +232,10 @@ class DockerRuntime:
 
     async def _with_its_cause(self, seen: Observed) -> Observed:
         """An engine may notice a moment after the end that it was for want of memory: a kill is looked at again."""
-        for _ in range(CAUSE_LOOKS):
-            if seen.exit_code != KILLED or seen.is_oom:
+        for pause in CAUSE_PAUSES:
+            if seen.exit_code != KILLED or seen.is_oom or seen.run in self._stopped:
                 break
-            await self._clock.sleep_until(Millis(self._clock.now() + CAUSE_PAUSE))
+            await self._clock.sleep_until(Millis(self._clock.now() + pause))
             again = await self.observe(seen.run)
             if again.phase is not Phase.EXITED:
                 break
@@ -245,6 +247,7 @@ class DockerRuntime:
         if known is None:
             return
         grace = -(-grace_ms // 1000)
+        self._stopped.add(run)
         try:
             await self._engine.call(
                 "POST", f"/containers/{known.id}/stop", params={"t": str(grace)}, seconds=grace + 30.0
@@ -473,6 +476,7 @@ class DockerRuntime:
         self._known.pop(run, None)
         self._own_creations.discard(run)
         self._failures.pop(run, None)
+        self._stopped.discard(run)
 
     async def _remove_networks(self) -> int:
         listed = await self._engine.call("GET", "/networks", params=self._owner.filters())
