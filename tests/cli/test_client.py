@@ -59,6 +59,27 @@ def test_a_server_that_stays_unavailable_is_given_up_with_its_own_words(stub: St
     assert 2 <= len(stub.asked) <= 10
 
 
+def test_a_list_that_is_behind_is_asked_for_again_and_taken_as_it_is_in_the_end(stub: Stub) -> None:
+    stale = {"Windlass-Stale": "true"}
+    stub.script("GET", (200, {"items": [], "next": None}, stale), (200, {"items": [a_job("a")], "next": None}))
+    waits: list[float] = []
+    assert [job["metadata"]["name"] for job in impatient(stub, waits).jobs()] == ["a"]
+    stub.script("GET", *[(200, {"items": [], "next": None}, stale)] * 50)
+    assert list(impatient(stub, waits).jobs()) == []
+    assert 5 <= sum(waits) <= 12
+
+
+def test_a_server_that_is_busy_is_no_stranger_from_its_first_answer_on(stub: Stub) -> None:
+    stub.script("GET", (*problem(503, "read-model-behind", "the read model is behind"), {"Retry-After": "1"}))
+    stub.jobs["a"] = a_job("a")
+    connection, waits = Connection(url=stub.url, token="t0ken"), list[float]()
+
+    def backoff(patience: Patience, *, is_known: bool) -> Backoff:
+        return Backoff(patience, is_known=is_known, monotonic=lambda: sum(waits), sleep=waits.append)
+
+    assert Client(connection, transport=Transport(connection, backoff=backoff)).job("a")["metadata"]["name"] == "a"
+
+
 def test_a_quota_refusal_is_not_repeated(stub: Stub, client: Client) -> None:
     stub.script("POST", (*problem(429, "quota-jobs", "10 of 10 jobs are in use"), {"Retry-After": "30"}))
     with pytest.raises(OverLimit) as caught:

@@ -17,7 +17,7 @@ from windlass.api.answers import answer
 from windlass.api.context import Admin, Context, Here, refresh
 from windlass.api.openapi import REFUSALS
 from windlass.api.sse import ENDLESS, Emit, StreamingAnswer
-from windlass.core.errors import Fault, Invalid
+from windlass.core.errors import Fault, Invalid, Unavailable
 from windlass.core.model.audit import AuditQuery
 from windlass.core.model.ids import Millis
 from windlass.ports.clock import Clock
@@ -29,6 +29,7 @@ router = APIRouter(prefix="/api/v1/audit", tags=["audit"], responses=REFUSALS)
 LINES: Final = "application/x-ndjson"
 _PAGE: Final = 500
 _LOOK_AGAIN_SECONDS: Final = 15.0
+_WHOLE_SECONDS: Final = 30.0
 _TEXT_MAX: Final = 200
 _TEXTS: Final = {"tenant", "subject", "verb", "kind", "name", "uid", "request", "token"}
 """Asked for as they are written."""
@@ -98,8 +99,10 @@ async def list_audit(
 
 
 @router.get("/export", response_class=Response, responses=_EXPORT)
-async def export_audit(request: Request, here: Here, caller: Admin, query: Annotated[ExportQuery, Query()]) -> Response:
-    await refresh(request)
+async def export_audit(here: Here, caller: Admin, query: Annotated[ExportQuery, Query()]) -> Response:
+    """Whole, or not at all: what was done before it was asked for is in it."""
+    if not await here.plane.read_model.caught_up(timeout=_WHOLE_SECONDS):
+        raise Unavailable("the read model is behind", code="read-model-behind")
     here.seats.check()
     asked = replace(_asked(here.plane.clock, query), newest_first=False, limit=_PAGE, after=query.after)
     return _Lines(here, partial(_send, here, asked, query.follow), is_endless=query.follow)

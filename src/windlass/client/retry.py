@@ -12,6 +12,8 @@ class Patience(Struct, frozen=True, kw_only=True):
     stranger_seconds: float = 0.6
     """No answer yet in this process: the user wants to know soon that nothing listens there."""
     known_seconds: float = 30.0
+    stale_seconds: float = 10.0
+    """For a list to catch up with what was decided before it was asked for; then it is taken as it is."""
     first_delay_seconds: float = 0.1
     delay_seconds_max: float = 3.0
 

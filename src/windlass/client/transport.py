@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.client import problems
 from windlass.client.connection import Connection
@@ -22,6 +23,7 @@ from windlass.core.errors import Invalid, Unavailable, WindlassError
 
 CHUNK = 1 << 16
 REVISION = "Windlass-Revision"
+STALE = "windlass-stale"
 
 Query = Mapping[str, str | int | bool | list[str] | None]
 
@@ -91,10 +93,11 @@ class Transport:
     ) -> Answer:
         """The answer, or the error it stands for."""
         repeatable = method in {"GET", "PUT", "DELETE"} if may_repeat is None else may_repeat
-        backoff, target = self.new_backoff(), self.target(path, query)
+        was_known, backoff, target = self._is_known, self.new_backoff(), self.target(path, query)
         while True:
             try:
-                return self._once(method, target, body, self._headers(headers, body))
+                answer = self._once(method, target, body, self._headers(headers, body))
+                return self._fresher(answer, target, headers) if method == "GET" and STALE in answer.headers else answer
             except _NeverConnected as exc:
                 failure, hold = exc.error, 0.0
             except _Broken as exc:
@@ -104,6 +107,8 @@ class Transport:
             except Unavailable as exc:
                 if not repeatable:
                     raise
+                if not was_known:  # it has answered: no stranger any more
+                    was_known, backoff = True, self.new_backoff()
                 failure, hold = exc, float(exc.retry_after_seconds)
             if not backoff.again(at_least=hold):
                 raise failure
@@ -147,6 +152,14 @@ class Transport:
         if raw.status >= 400:
             raise _refusal(raw, content)
         return Answer(status=raw.status, headers=raw.headers, body=content)
+
+    def _fresher(self, answer: Answer, target: str, headers: Mapping[str, str] | None) -> Answer:
+        """A list that is behind what was decided before it was asked for: it soon is not, unless the server is very busy."""
+        patience = replace(self._patience, known_seconds=self._patience.stale_seconds)
+        backoff = self._backoff(patience, is_known=True)
+        while STALE in answer.headers and backoff.again():
+            answer = self._once("GET", target, None, self._headers(headers, None))
+        return answer
 
     def _open(self, target: str, headers: dict[str, str]) -> "Stream":
         link = self._connect(self._timeouts.silence_seconds)
