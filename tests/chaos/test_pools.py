@@ -43,8 +43,8 @@ def test_a_worker_survives_a_server_killed_between_its_record_and_the_act(place:
         server.extra = {}
         server.start()
         server.cli("apply", "-f", "-", input=POOL)
-        wait_for(lambda: _state(server) == "SUCCEEDED", 90, "the job to end")
-        wait_for(lambda: _workers(server) == 0, 90, "the worker to be given back")
+        wait_for(lambda: _state(server) == "SUCCEEDED", 180, "the job to end")
+        wait_for(lambda: _workers(server) == 0, 180, "the worker to be given back")
         assert list((server.data / "node" / "slices").iterdir()) == []
         nodes = server.cli("get", "nodes", "-o", "json").json()["items"]
         assert [node["pool"] for node in nodes] == ["local"]
@@ -77,17 +77,17 @@ def test_a_killed_server_leaves_no_cgroup_of_a_slice_behind_whether_it_comes_bac
     pool = f"p{secrets.token_hex(4)}"
     with WindlassServer(docker_host=docker_engine.host) as server:
         server.cli("apply", "-f", "-", input=LASTING % {"pool": pool, "job": "one", "image": IMAGE})
-        wait_for(lambda: _state(server) == "RUNNING", 90, "the job to run")
+        wait_for(lambda: _state(server) == "RUNNING", 180, "the job to run")
         assert _cgroups(pool)
         server.kill()
         server.start()
-        wait_for(lambda: _workers(server, pool) == 1, 90, "the slice to come back")
+        wait_for(lambda: _workers(server, pool) == 1, 180, "the slice to come back")
         assert (_state(server), bool(_cgroups(pool))) == ("RUNNING", True), "adopted where it was"
         server.cli("cancel", "one")
-        wait_for(lambda: _workers(server, pool) == 0, 90, "the worker to be given back")
+        wait_for(lambda: _workers(server, pool) == 0, 180, "the worker to be given back")
         assert _cgroups(pool) == []
         server.cli("apply", "-f", "-", input=LASTING % {"pool": pool, "job": "two", "image": IMAGE})
-        wait_for(lambda: _state(server, "two") == "RUNNING", 90, "the next to run")
+        wait_for(lambda: _state(server, "two") == "RUNNING", 180, "the next to run")
         assert _cgroups(pool)
         server.kill()
         server.cli("down", "--purge", "--yes")

@@ -46,7 +46,7 @@ def test_containers_are_hardened(server: WindlassServer, docker_engine: DockerEn
     server.cli("run", "--detach", "--name", "hard", "--memory", "64Mi", "--cpu", "0.5", IMAGE, "--", "sleep", "600")
     uid = server.cli("get", "job", "hard", "-o", "json").json()["metadata"]["uid"]
     wait_for(
-        lambda: server.cli("get", "job", "hard", "-o", "json").json()["status"]["state"] == "RUNNING", 30, "RUNNING"
+        lambda: server.cli("get", "job", "hard", "-o", "json").json()["status"]["state"] == "RUNNING", 120, "RUNNING"
     )
     host = docker_engine.inspect(f"{uid}-1")["HostConfig"]
     assert host["Privileged"] is False
@@ -58,7 +58,9 @@ def test_containers_are_hardened(server: WindlassServer, docker_engine: DockerEn
     assert not host["Binds"]
     server.cli("cancel", "hard")
     wait_for(
-        lambda: server.cli("get", "job", "hard", "-o", "json").json()["status"]["state"] == "CANCELLED", 30, "CANCELLED"
+        lambda: server.cli("get", "job", "hard", "-o", "json").json()["status"]["state"] == "CANCELLED",
+        120,
+        "CANCELLED",
     )
 
 
@@ -100,7 +102,7 @@ def test_a_project_directory_is_there_before_the_run_starts(server: WindlassServ
 def test_a_command_runs_inside_a_running_job(server: WindlassServer) -> None:
     server.cli("run", "--detach", "--name", "host", IMAGE, "--", "sleep", "600")
     wait_for(
-        lambda: server.cli("get", "job", "host", "-o", "json").json()["status"]["state"] == "RUNNING", 30, "RUNNING"
+        lambda: server.cli("get", "job", "host", "-o", "json").json()["status"]["state"] == "RUNNING", 120, "RUNNING"
     )
     said = server.cli("exec", "host", "--", "sh", "-c", "echo inside; exit 7", check=False)
     assert (said.code, said.out) == (7, "inside\n")

@@ -39,7 +39,7 @@ def test_a_pool_goes_from_nothing_to_its_maximum_and_back_and_its_history_explai
         assert server.cli("apply", "-f", "-", input=POOL).out == "pool/grow created\n"
         assert server.cli("apply", "-f", "-", input=POOL).out == "pool/grow unchanged\n"
         server.cli("apply", "-f", "-", input=jobs)
-        wait_for(lambda: _running(server) == 6, 90, "three workers with two jobs each")
+        wait_for(lambda: _running(server) == 6, 180, "three workers with two jobs each")
         assert _workers(server) == ["ready"] * 3
         server.kill()
         server.start()
@@ -53,7 +53,7 @@ def test_a_pool_goes_from_nothing_to_its_maximum_and_back_and_its_history_explai
         assert server.cli("exec", name, "--", "echo", "inside").out == "inside\n"
         hold.touch()
         wait_for(lambda: _ended(server) == 30, 120, "all jobs to succeed")
-        wait_for(lambda: _workers(server) == [], 90, "the pool to be empty again")
+        wait_for(lambda: _workers(server) == [], 180, "the pool to be empty again")
         assert _cgroups(server) == []
         assert server.cli("logs", name).out.startswith("from-")
         server.cli("download", name, "-d", str(tmp_path / "out"))

@@ -28,7 +28,7 @@ from windlass.core.model.tenant import Tenant
 
 pytestmark = pytest.mark.anyio
 
-DEADLINE = 60
+DEADLINE = 240
 _HELLO = b"\x16\x03"
 """Of TLS, which an engine tries first."""
 A, B = TenantId("a"), TenantId("b")

@@ -33,7 +33,7 @@ def starts(lab: Lab, pod: str) -> int:
 def dies_and_its_successor_ends_the_job(lab: Lab, own_operator: Callable[..., Operator], failpoint: str) -> None:
     first = own_operator(failpoints=failpoint).start()
     lab.shell("told", "echo once", pvcTTLSecondsAfterFinished=1)
-    wait_for(lambda: not first.is_running, 90, f"the operator to die at {failpoint}")
+    wait_for(lambda: not first.is_running, 180, f"the operator to die at {failpoint}")
     with own_operator():
         status = lab.wait_status("told", phase="Succeeded")
         lab.wait_gone("pod", "told-1")
@@ -80,7 +80,7 @@ def test_times_to_live_that_ran_out_while_no_operator_was_there_are_served_by_th
     with own_operator():
         lab.shell("left", "sleep 3", graceSeconds=0, ttlSecondsAfterFinished=4, pvcTTLSecondsAfterFinished=4)
         lab.wait_status("left", phase="Running")
-    wait_for(lambda: ended_seconds_ago(lab, "left-1") > 5, 90, "the times to run out")
+    wait_for(lambda: ended_seconds_ago(lab, "left-1") > 5, 180, "the times to run out")
     with own_operator():
         lab.wait_gone("pod", "left-1")
         lab.wait_gone("pvc", "artifacts-left")
