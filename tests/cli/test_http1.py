@@ -28,7 +28,7 @@ def speaking(talk: Talk) -> Iterator[Link]:
 
         thread = threading.Thread(target=serve)
         thread.start()
-        link = Link("127.0.0.1", listener.getsockname()[1], is_tls=False, connect_seconds=5, read_seconds=5)
+        link = Link("127.0.0.1", listener.getsockname()[1], is_tls=False, connect_seconds=120, read_seconds=120)
         try:
             yield link
         finally:
@@ -125,7 +125,7 @@ def test_a_blocked_read_is_ended_from_another_thread() -> None:
 
     def hold(connection: socket.socket) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n")
-        released.wait(30)
+        released.wait(240)
 
     with speaking(hold) as link:
         answer = link.exchange("GET", "/", {}, None)

@@ -75,8 +75,8 @@ def test_a_session_opened_by_a_full_quota_ends_on_time_over_a_restart_and_costs_
     burst = {"factor": 2, "span": "20s", "cooldown": "1h"}
     client.change_tenant("local", {"policy": "burst", "quota": {"jobs": 1}, "burst": burst})
     jobs = [client.create(a_job("sleep", "3600"))["metadata"]["uid"] for _ in range(3)]
+    [session] = wait_for(lambda: client.bursts("local")["items"], 120, "the session")  # seen while it is open
     wait_for(lambda: [_state(client, job) for job in jobs[:2]] == ["RUNNING"] * 2, 120, "two to run, one beyond")
-    [session] = client.bursts("local")["items"]
     assert (session["openedBy"], session["state"], session["priceFactor"]) == ("policy", "open", 1.5)
     assert _seconds(session["endsAt"]) - _seconds(session["openedAt"]) == pytest.approx(20, abs=0.01)
     server.kill()

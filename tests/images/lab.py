@@ -161,6 +161,7 @@ class Lab:
             "ssh_known_hosts": str(self.known_hosts(nodes)),
             "min_free_bytes": 0,
             "retries": 0,
+            "ssh_connect_timeout_seconds": 60,
             **settings,
         }
         addresses = tuple(Address(node.name, node.ssh.address, node.ssh.user, node.ssh.port) for node in nodes)
@@ -179,6 +180,7 @@ class Lab:
             "SSH_KNOWN_HOSTS": self.known_hosts(nodes),
             "MIN_FREE": 0,
             "RETRIES": 0,
+            "SSH_CONNECT_TIMEOUT": 60,
             **settings,
         }
         lines += [f'{key}="{value}"' for key, value in chosen.items()]

@@ -69,7 +69,7 @@ async def test_one_away_one_full_one_lying_and_the_others_are_done(lab: Lab, run
     prefix = lab.repository()
     names = forty_images(lab, prefix)
     deal(good, names)
-    config = lab.config([*good, full, liar], prefix, tmp_path, min_free_bytes=8 * MIB, ssh_connect_timeout_seconds=5)
+    config = lab.config([*good, full, liar], prefix, tmp_path, min_free_bytes=8 * MIB, ssh_connect_timeout_seconds=60)
     away = Address(f"root@127.0.0.1:{free_port()}", "127.0.0.1", "root", free_port())
     config = type(config)(
         nodes=(*config.nodes, away), prefixes=config.prefixes, log_dir=tmp_path, settings=config.settings
@@ -185,7 +185,7 @@ async def test_a_node_that_accepts_and_then_says_nothing_is_given_up_in_time(
     silent = lab.scripted_node({})
     silent.ssh.pause()
     try:
-        report = await run_sync(lab.config([one, silent], lab.repository(), tmp_path, ssh_connect_timeout_seconds=1))
+        report = await run_sync(lab.config([one, silent], lab.repository(), tmp_path, ssh_connect_timeout_seconds=8))
     finally:
         silent.ssh.resume()
     assert (report.exit_code, report.faults[silent.name].code) == (3, "ssh.unreachable")
@@ -193,8 +193,8 @@ async def test_a_node_that_accepts_and_then_says_nothing_is_given_up_in_time(
 
 async def test_a_login_whose_shell_hangs_is_given_up_in_time(lab: Lab, run_sync: Any, tmp_path: Path) -> None:
     (one,) = lab.docker(1)
-    stuck = lab.scripted_node({"sh": "sleep 30"})
-    report = await run_sync(lab.config([one, stuck], lab.repository(), tmp_path, ssh_connect_timeout_seconds=1))
+    stuck = lab.scripted_node({"sh": "sleep 3600"})
+    report = await run_sync(lab.config([one, stuck], lab.repository(), tmp_path, ssh_connect_timeout_seconds=8))
     assert (report.exit_code, report.faults[stuck.name].code) == (3, "ssh.unreachable")
 
 

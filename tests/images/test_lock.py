@@ -53,7 +53,7 @@ def test_kill_9_leaves_nothing_that_blocks_the_next_run(tmp_path: Path) -> None:
     holder = a_holder(path)
     assert not can_lock(path)
     holder.kill()
-    holder.wait(10)
+    holder.wait(120)
     assert path.exists()
     wait_for(lambda: can_lock(path), 120, "the lock to be free")
 
@@ -108,7 +108,7 @@ def test_root_and_the_owner_of_the_directory_meet_in_one_lock(open_directory: Pa
     held = a_holder(path)
     assert as_nobody(path) == "lock.held"
     held.kill()
-    held.wait(10)
+    held.wait(120)
     assert path.stat().st_uid == NOBODY.pw_uid
     wait_for(lambda: as_nobody(path) == "held", 120, "the lock to be free")
     assert not path.exists()

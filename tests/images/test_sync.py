@@ -206,7 +206,7 @@ async def test_a_pull_that_is_late_is_timeout_124_and_really_ends(lab: Lab, run_
     slow = lab.scripted_node(
         {"docker": f'case "$1 $2" in "image ls"|"version "*) exit 0;; pull*) sleep {marker};; esac'}
     )
-    report = await run_sync(lab.config([one, slow], prefix, tmp_path, timeout_seconds=1, peers="never"))
+    report = await run_sync(lab.config([one, slow], prefix, tmp_path, timeout_seconds=5, peers="never"))
     assert report.exit_code == 3
     assert (report.results[0].outcome, report.results[0].reason) == (Outcome.TIMEOUT, "EXIT 124")
     assert log_text(tmp_path, "failed_images").endswith(f"{slow.name} {name} - TIMEOUT\n")

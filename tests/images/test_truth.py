@@ -223,7 +223,7 @@ def test_cron_and_a_login_shell_share_the_lock_of_one_settings_file(lab: Lab, tm
             assert f"another image-sync is running (pid {first.pid} on " in second.stderr
     finally:
         first.terminate()
-        first.wait(30)
+        first.wait(120)
     assert not (tmp_path / "logs" / "image-sync.lock").exists(), "a run that ends takes its file along"
 
 
