@@ -4,9 +4,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from windlass.core.fairness.lanes import band_key
 from windlass.core.fairness.order import Order
 from windlass.core.fairness.queue import WaitingQueue
+from windlass.core.fairness.ranks import band_key
 from windlass.core.model.ids import Millis, TenantId
 from windlass.core.model.job import Job
 from windlass.core.model.resources import Resources

@@ -1,48 +1,26 @@
 """What the waiting queue is made of: lanes of jobs, the shares and bands that hold lanes, and the numbers they are ordered by.
 
-All heaps are lazy. An entry may be lower than the truth (the tenant was charged, the head was cancelled) and is put right when it
-surfaces; it may never be higher, so whatever lowers a key pushes a new entry.
+The heap of a share is always true. A band's, and the order of all of them, are lazy: an entry may be lower than the truth (the
+tenant was charged, the head has left) and is put right when it surfaces; it may never be higher, so whatever lowers a key pushes
+a new entry.
+
+With ten thousand tenants a placing waits for memory more than it computes. So a lane keeps its head and the rank of it in itself
+and the ranks of the others beside them, a share knows its first lane without its heap, and no object is made where an old one does.
 """
 
 from collections import deque
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import Final
+from itertools import islice
+from typing import Any, Final
 
+from windlass.core.fairness.order import Order
+from windlass.core.fairness.ranks import NEVER, NUMBER_BITS, RANK_BITS, SLACK, BandKey, Entry, Key, Rank
+from windlass.core.fairness.strays import Strays
 from windlass.core.model.ids import TenantId
 from windlass.core.model.job import Job
 from windlass.core.model.shape import Shape
 
-Rank = int
-"""Urgent jobs first, by their deadline; then by priority; then by acceptance. One number: small to keep and quick to compare."""
-Key = int
-"""A finish tag, then the rank: at equal tags urgency, priority and acceptance decide, and no two jobs are equal."""
-Entry = int
-"""A key, then the number of the share or band it stands for."""
 Reasons = tuple[tuple[str, int], ...]
-BandKey = Shape | tuple[Shape, int]
-
-SEQ_BITS: Final = 48
-_LEVEL_BITS: Final = 44
-"""Of a deadline in milliseconds; a level of urgency lies above it."""
-RANK_BITS: Final = 96
-NUMBER_BITS: Final = 32
-NUMBER_MASK: Final = (1 << NUMBER_BITS) - 1
-SLACK: Final = 64
-"""A heap with more dead entries than live ones and these is made anew, so that a storm of cancels leaves nothing behind."""
-_NEVER: Final = 1 << RANK_BITS
-"""Above every rank."""
-
-
-def rank_of(job: Job, level: int) -> Rank:
-    if not level:
-        return job.seq - (job.priority << SEQ_BITS)
-    return (((job.due_at or 0) - (level << _LEVEL_BITS)) << SEQ_BITS) + job.seq
-
-
-def band_key(job: Job) -> BandKey:
-    """Jobs of one shape with about the same timeout: some of them may pass a waiting head, others not."""
-    timeout = job.timeout_ms
-    return job.shape if timeout is None else (job.shape, timeout.bit_length())
 
 
 class Lane:
@@ -50,46 +28,43 @@ class Lane:
 
     __slots__ = (
         "band",
+        "behind",
         "count",
         "early",
         "front",
-        "gone",
         "is_asleep",
         "last",
-        "late",
         "level",
         "listed",
-        "numbered",
-        "order",
+        "place",
         "rank",
         "share",
-        "tenant",
+        "strays",
     )
 
-    def __init__(self, tenant: TenantId, share: "Share", band: "Band", level: int, early: int) -> None:
-        self.tenant = tenant
+    def __init__(self, share: "Share", band: "Band", level: int, early: int) -> None:
         self.share = share
         self.band = band
         self.level = level
         self.early = early
         """How far below its tenant's tag it counts: what its deadlines may borrow."""
         self.is_asleep = False
-        self.listed: tuple[int, Lane] | None = None
-        """Its newest entry, in the share's heap or, asleep, in the band's."""
-        self.rank: Rank = _NEVER
-        """The rank it is listed with: that of its head, or of one that has left."""
-        self.front: Job | None = None
-        """Its head, when it was last looked at."""
+        self.listed: tuple[Key, Lane] | None = None
+        """Asleep: its newest entry in the band's heap."""
+        self.place = -1
+        """Awake: where it is in the share's heap."""
         self.count = 0
-        self.order: deque[Job] = deque()
-        """As they came, by ascending rank: nearly all of them do."""
-        self.last: Rank = -_NEVER
-        self.late: list[tuple[Rank, int, Job]] = []
-        """A heap of those that came after a higher one, each with its number: a job that left out of turn and came back
-        changed has the rank of the one that is still to be dropped."""
-        self.numbered = 0
-        self.gone: dict[int, int] = {}
-        """Of those that left out of turn, by identity: how often. They are dropped when they surface."""
+        self.front: Job | None = None
+        """Its head; None only while it is empty."""
+        self.rank: Rank = NEVER
+        """Of its head."""
+        self.behind: deque[Any] = deque()
+        """The others, as they came and by ascending rank: a rank, its job, the next rank, … A job lies somewhere among a
+        million; its rank beside it tells whether its turn has come without going there."""
+        self.last: Rank = -NEVER
+        """The highest of those, while there are any."""
+        self.strays: Strays | None = None
+        """Those that came or left out of turn; few lanes have any."""
 
     def __len__(self) -> int:
         return self.count
@@ -102,6 +77,10 @@ class Lane:
         return self.tenant < other.tenant  # ranks are unique: asked only of a dead entry and its successor
 
     @property
+    def tenant(self) -> TenantId:
+        return self.share.tenant
+
+    @property
     def shape(self) -> Shape:
         return self.band.shape
 
@@ -110,75 +89,93 @@ class Lane:
         """Why its shape is parked; empty when it is not."""
         return self.band.waiting
 
-    def add(self, rank: Rank, job: Job) -> None:
-        self.count += 1
-        if rank > self.last:
-            self.order.append(job)
-            self.last = rank
-        else:
-            self.numbered += 1
-            heappush(self.late, (rank, self.numbered, job))
-
-    def discard(self, job: Job) -> None:
-        """A job that is in it, usually its head."""
-        self.count -= 1
-        order, late = self.order, self.late
-        if order and order[0] is job:
-            order.popleft()
-        elif late and late[0][2] is job:
-            heappop(late)
-        else:
-            self.gone[id(job)] = self.gone.get(id(job), 0) + 1
-            if len(self.gone) > self.count + SLACK:
-                self._tidy()
-
-    def look(self) -> Rank:
-        """Find the head of a lane that is not empty, and its rank."""
-        self.front = job = self.order[0] if not self.late and not self.gone else self._first()
-        self.rank = rank = rank_of(job, self.level) if self.level else job.seq - (job.priority << SEQ_BITS)
-        return rank
-
     def key(self) -> Key:
         return ((self.share.finish - self.early) << RANK_BITS) + self.rank
 
-    def first(self) -> Job:
-        """The head of a lane that is not empty, for those who only look: nothing is noted."""
-        return self._first()
-
     def jobs(self) -> list[Job]:
         """All of them, in no order."""
-        self._tidy()
-        return [*self.order, *(job for _, _, job in self.late)]
+        if self.strays is not None:
+            self._tidy(self.strays)
+        late = [job for _, _, job in self.strays.late] if self.strays is not None else []
+        front = [self.front] if self.front is not None else []
+        return [*front, *islice(self.behind, 1, None, 2), *late]
 
-    def _first(self) -> Job:
-        order, late = self.order, self.late
-        while order and self._was_gone(order[0]):
-            order.popleft()
-        while late and self._was_gone(late[0][2]):
-            heappop(late)
-        if not late or (order and rank_of(order[0], self.level) < late[0][0]):
-            return order[0]
-        return late[0][2]
+    def add(self, rank: Rank, job: Job) -> bool:
+        """Whether it is the head now."""
+        self.count += 1
+        behind = self.behind
+        if rank < self.rank:
+            if self.front is not None:
+                if not behind:
+                    self.last = self.rank
+                behind.appendleft(self.front)
+                behind.appendleft(self.rank)
+            self.rank, self.front = rank, job
+            return True
+        if not behind or rank > self.last:
+            self.last = rank
+            behind.append(rank)
+            behind.append(job)
+        else:
+            self._has_strays().come(rank, job)
+        return False
 
-    def _was_gone(self, job: Job) -> bool:
-        times = self.gone.get(id(job), 0)
-        if times > 1:
-            self.gone[id(job)] = times - 1
-        elif times:
-            del self.gone[id(job)]
-        return times > 0
+    def discard(self, job: Job) -> bool:
+        """A job that is in it. Whether it was the head: the next one is, then."""
+        self.count -= 1
+        if job is not self.front:
+            strays = self._has_strays()
+            strays.leave(job)
+            if len(strays.gone) > self.count + SLACK:
+                self._tidy(strays)
+            return False
+        behind = self.behind
+        if self.strays is not None:
+            self._advance(self.strays)
+        elif behind:
+            self.rank, self.front = behind.popleft(), behind.popleft()
+        else:
+            self.rank, self.front = NEVER, None
+        return True
 
-    def _tidy(self) -> None:
-        if self.gone:
-            self.order = deque(job for job in self.order if not self._was_gone(job))
-            self.late = [entry for entry in self.late if not self._was_gone(entry[2])]
-            heapify(self.late)
+    def _has_strays(self) -> Strays:
+        if self.strays is None:
+            self.strays = Strays()
+        return self.strays
+
+    def _advance(self, strays: Strays) -> None:
+        """The head has left, and the next one is not simply the first of those behind it."""
+        behind = self.behind
+        while behind and strays.was_gone(behind[1]):
+            behind.popleft()
+            behind.popleft()
+        late = strays.first_rank()
+        if behind and behind[0] < late:
+            self.rank, self.front = behind.popleft(), behind.popleft()
+        elif strays.late:
+            self.rank, _, self.front = heappop(strays.late)
+        else:
+            self.rank, self.front = NEVER, None
+        if not strays.late and not strays.gone:
+            self.strays = None
+
+    def _tidy(self, strays: Strays) -> None:
+        if strays.gone:
+            pairs = list(self.behind)
+            self.behind = deque()
+            for at in range(0, len(pairs), 2):
+                if not strays.was_gone(pairs[at + 1]):
+                    self.behind.extend(pairs[at : at + 2])
+            strays.tidy()
 
 
 class Share:
-    """One tenant's side of the queue: its tag, and its awake lanes by the rank of their heads."""
+    """One tenant's side of the queue: its tag, and its awake lanes by the rank of their heads.
 
-    __slots__ = ("asleep", "count", "finish", "heap", "held", "is_stale", "lanes", "listed", "number", "tenant")
+    They lie in a heap and each knows its place in it, so that one whose head has changed is moved: `heapq` could only push.
+    """
+
+    __slots__ = ("asleep", "bar", "count", "finish", "first", "heap", "held", "is_stale", "listed", "number", "tenant")
     is_band: Final = False
     is_parked: Final = False
     is_hopeless: Final = False
@@ -188,58 +185,92 @@ class Share:
         self.tenant = tenant
         self.finish = 0
         self.count = 0
-        self.lanes = 0
         self.asleep: set[Lane] = set()
         self.is_stale = True
-        """What is listed may be lower than the truth. If not, nothing need be looked at again when it surfaces."""
+        """What is listed may be lower than the truth. If not, nothing need be computed when it surfaces."""
         self.listed: Entry | None = None
-        self.heap: list[tuple[Rank, Lane]] = []
+        self.heap: list[Lane] = []
+        self.first: Lane | None = None
+        """Of the heap; whoever is next is found without it."""
+        self.bar: Rank = NEVER
+        """The lowest rank of the others: up to there the first stays first."""
         self.held: Reasons = ()
         """Why none of its lanes is in the running: the limit of its own that it has reached."""
 
-    def push(self, lane: Lane, rank: Rank) -> bool:
-        """False when what is listed is no higher."""
-        if lane.listed is not None and lane.rank <= rank:
-            return False
-        lane.rank = rank
-        lane.listed = entry = (rank, lane)
-        heappush(self.heap, entry)
-        if len(self.heap) > 2 * self.lanes + SLACK:
-            self.heap = [entry for entry in self.heap if entry[1].listed is entry]
-            heapify(self.heap)
+    def push(self, lane: Lane) -> bool:
+        """A lane that has woken, or that has a new head of lower rank."""
+        if lane.place < 0:
+            lane.place = len(self.heap)
+            self.heap.append(lane)
+        self._settle(lane)
         return True
 
-    def floor(self) -> Entry | None:
-        """What may be listed for now, told without a look at any job; None when there is nothing so cheap."""
-        heap = self.heap
-        if not heap or self.held:
+    def sink(self, lane: Lane) -> None:
+        """A lane whose head has left, if its rank is above the bar now; else it is first and stays it."""
+        self._sink(lane, lane.place)
+        self._look()
+
+    def remove(self, lane: Lane) -> None:
+        """It falls asleep, or is closed."""
+        place, last = lane.place, self.heap.pop()
+        lane.place = -1
+        if last is not lane:
+            self.heap[place] = last
+            last.place = place
+            self._settle(last)
+        else:
+            self._look()
+
+    def surface(self, entry: Entry, order: Order) -> Lane | None:
+        """Its entry is the first: the lane whose head is next. None when that was lower than the truth: it has been put right."""
+        lane = self.first
+        if lane is None or self.held:
+            self.listed = None
+            order.drop_first()
             return None
-        entry = heap[0]
-        rank, lane = entry
-        if lane.listed is not entry:
-            return None
-        return (((self.finish - lane.early) << RANK_BITS) + rank) << NUMBER_BITS | self.number
+        if not self.is_stale:
+            return lane
+        self.is_stale = False
+        self.listed = true = (((self.finish - lane.early) << RANK_BITS) + lane.rank << NUMBER_BITS) + self.number
+        return lane if true == entry or order.raise_first(true) else None
 
     def first_lane(self) -> Lane | None:
         """The lane whose head is its next; none while nothing of it is in the running."""
-        heap = self.heap
-        while heap and not self.held:
-            entry = heap[0]
-            lane = entry[1]
-            if lane.listed is not entry:
-                heappop(heap)
-            elif lane.look() == entry[0]:
-                return lane
-            else:
-                lane.listed = entry = (lane.rank, lane)
-                heapreplace(heap, entry)
-                if heap[0] is entry:
-                    return lane
-        return None
+        return self.first if not self.held else None
 
     def true_entry(self, lane: Lane) -> Entry:
         """What is listed for it when `lane` is its first."""
-        return (((self.finish - lane.early) << RANK_BITS) + lane.rank) << NUMBER_BITS | self.number
+        return (((self.finish - lane.early) << RANK_BITS) + lane.rank << NUMBER_BITS) + self.number
+
+    def _look(self) -> None:
+        heap = self.heap
+        size = len(heap)
+        self.first = heap[0] if size else None
+        self.bar = heap[1].rank if size > 1 else NEVER
+        if size > 2 and heap[2].rank < self.bar:
+            self.bar = heap[2].rank
+
+    def _settle(self, lane: Lane) -> None:
+        """To its place, from wherever it is."""
+        place = lane.place
+        heap = self.heap
+        while place and (above := heap[(place - 1) >> 1]).rank > lane.rank:
+            heap[place], above.place = above, place
+            place = (place - 1) >> 1
+        self._sink(lane, place)
+        self._look()
+
+    def _sink(self, lane: Lane, place: int) -> None:
+        heap, rank = self.heap, lane.rank
+        size = len(heap)
+        while (below := 2 * place + 1) < size:
+            lower = heap[below]
+            if below + 1 < size and heap[below + 1].rank < lower.rank:
+                lower = heap[below + 1]
+            if lower.rank > rank:
+                break
+            heap[place], lower.place, place = lower, place, lower.place
+        heap[place], lane.place = lane, place
 
 
 class Band:
@@ -280,9 +311,8 @@ class Band:
         self.listed: Entry | None = None
         self.heap: list[tuple[Key, Lane]] = []
 
-    def push(self, lane: Lane, rank: Rank) -> bool:
+    def push(self, lane: Lane) -> bool:
         """False when what is listed is no higher."""
-        lane.rank = rank
         key = lane.key()
         if lane.listed is not None and lane.listed[0] <= key:
             return False
@@ -293,9 +323,15 @@ class Band:
             heapify(self.heap)
         return True
 
-    def floor(self) -> Entry | None:
-        """Never: a lane asleep knows its key only after a look."""
-        return None
+    def surface(self, entry: Entry, order: Order) -> Lane | None:
+        """Of those asleep in it."""
+        lane = self.first_lane()
+        if lane is None:
+            self.listed = None
+            order.drop_first()
+            return None
+        self.listed = true = self.true_entry(lane)
+        return lane if true == entry or order.raise_first(true) else None
 
     def first_lane(self) -> Lane | None:
         """Of those asleep in it."""
@@ -306,7 +342,6 @@ class Band:
             if lane.listed is not entry:
                 heappop(heap)
                 continue
-            lane.look()
             key = lane.key()
             if key == entry[0]:
                 return lane
@@ -315,4 +350,4 @@ class Band:
         return None
 
     def true_entry(self, lane: Lane) -> Entry:
-        return lane.key() << NUMBER_BITS | self.number
+        return (lane.key() << NUMBER_BITS) + self.number

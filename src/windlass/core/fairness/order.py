@@ -49,7 +49,11 @@ class Order:
             near[0] = entry
             return True
         del near[0]
-        self._insert(entry)
+        bounds = self._bounds
+        if bounds and entry >= bounds[0]:
+            self._blocks[bisect_right(bounds, entry) - 1].append(entry)
+        else:
+            self._insert(entry)
         if not self.near:
             self._open_block()
         return self.near[0] is entry

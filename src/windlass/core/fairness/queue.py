@@ -11,22 +11,10 @@ shares and bands are is in `lanes`.
 
 from collections.abc import Callable
 
-from windlass.core.fairness.lanes import (
-    NUMBER_MASK,
-    SEQ_BITS,
-    SLACK,
-    Band,
-    BandKey,
-    Entry,
-    Lane,
-    Rank,
-    Reasons,
-    Share,
-    band_key,
-    rank_of,
-)
+from windlass.core.fairness.lanes import Band, Lane, Reasons, Share
 from windlass.core.fairness.order import Order
 from windlass.core.fairness.parking import Parked
+from windlass.core.fairness.ranks import NUMBER_MASK, PRIORITY_BITS, SLACK, BandKey, Entry, band_key, rank_of
 from windlass.core.model.ids import TenantId
 from windlass.core.model.job import Job
 from windlass.core.model.resources import Resources
@@ -50,6 +38,8 @@ class WaitingQueue:
         self._leads = (0, 0, 0)
         self._on_waiting = on_waiting
         self._count = 0
+        self._served: Lane | None = None
+        """Of the newest `head`. Whoever asked takes that job out next and charges that tenant: neither is looked up again."""
 
     def __len__(self) -> int:
         return self._count
@@ -72,26 +62,28 @@ class WaitingQueue:
             rank = rank_of(job, level)
         else:
             lane = band.lanes.get(job.tenant)
-            rank = job.seq - (job.priority << SEQ_BITS)
+            rank = job.seq - (job.priority << PRIORITY_BITS) if job.priority else job.seq  # as `rank_of`
         if lane is None:
             lane = self._open_lane(job.tenant, band, level)
-        lane.add(rank, job)
         share = lane.share
         share.count += 1
         self._count += 1
         if share.count == 1 and self._on_waiting is not None:
             self._on_waiting(share.tenant, True)
-        if rank < lane.rank:
-            self._list_lane(lane, rank)
+        if lane.add(rank, job):
+            self._list_lane(lane)
 
     def discard(self, job: Job) -> None:
         """The very record that was added."""
-        timeout = job.timeout_ms
-        band = self._bands[job.shape if timeout is None else (job.shape, timeout.bit_length())]
-        level = self._levels.pop(job.seq, 0) if self._levels else 0
-        lane = band.lanes[(job.tenant, level) if level else job.tenant]
-        lane.discard(job)
+        lane = self._served
+        if lane is None or lane.front is not job:
+            lane = self.lane_of(job)
+            assert lane is not None
+        if lane.level:
+            del self._levels[job.seq]
         share = lane.share
+        if lane.discard(job) and lane.rank > share.bar and lane.count and not lane.is_asleep:
+            share.sink(lane)
         share.count -= 1
         share.is_stale = True
         self._count -= 1
@@ -117,7 +109,7 @@ class WaitingQueue:
             if source is None or source.listed != entry or source.is_parked:
                 order.drop_first()
                 continue
-            lane = self._first_lane(source, entry, order)
+            lane = source.surface(entry, order)
             if lane is None:
                 continue
             if source.is_band:
@@ -125,6 +117,7 @@ class WaitingQueue:
             elif lane.band.is_parked:
                 self._put_to_sleep(lane)
             else:
+                self._served = lane
                 assert lane.front is not None
                 return lane, lane.front
         return None
@@ -138,7 +131,7 @@ class WaitingQueue:
             if band is None or band.listed != entry or not band.is_parked:
                 order.drop_first()
                 continue
-            lane = self._first_lane(band, entry, order)
+            lane = band.surface(entry, order)
             if lane is None:
                 continue
             if lane.share.held:
@@ -154,12 +147,15 @@ class WaitingQueue:
 
     def tag(self, tenant: TenantId, finish: int) -> None:
         """The tenant's account has changed. A tag that rose is noticed when it surfaces."""
-        share = self._shares.get(tenant) or self._open_share(tenant)
+        share = self._share_of(tenant) or self._open_share(tenant)
         has_fallen = finish < share.finish
         share.finish = finish
         share.is_stale = True
+        entry, near = share.listed, self._running.near
         if has_fallen:
             self._relist(share)
+        elif entry is not None and near and near[0] is entry:
+            share.surface(entry, self._running)  # it was just served: put back now, while all of it is at hand
 
     def set_lead(self, lead: int) -> None:
         """How far a critical job may go ahead of its tenant's tag; one at risk, half of that."""
@@ -233,33 +229,14 @@ class WaitingQueue:
 
     def waits(self, tenant: TenantId) -> int:
         """How many of its jobs are queued."""
-        share = self._shares.get(tenant)
+        share = self._share_of(tenant)
         return share.count if share is not None else 0
 
     # — keeping the order —
 
-    def _first_lane(self, source: Share | Band, entry: Entry, order: Order) -> Lane | None:
-        """None when the first entry was lower than the truth: it has been put right, and another is first now.
-
-        Whoever was just served is put back by what is known without looking at its next job: that waits until its turn.
-        """
-        is_stale = source.is_stale
-        if is_stale:
-            floor = source.floor()
-            if floor is not None and floor > entry:
-                source.listed = floor
-                order.raise_first(floor)
-                return None
-        lane = source.first_lane()
-        if lane is None:
-            source.listed = None
-            order.drop_first()
-            return None
-        if not is_stale:
-            return lane
-        source.is_stale = source.is_band
-        source.listed = true = source.true_entry(lane)
-        return lane if true == entry or order.raise_first(true) else None
+    def _share_of(self, tenant: TenantId) -> Share | None:
+        lane = self._served
+        return lane.share if lane is not None and lane.share.tenant == tenant else self._shares.get(tenant)
 
     def _list(self, source: Share | Band) -> None:
         """Into its order with its true key, unless an entry is there that is no higher."""
@@ -282,28 +259,29 @@ class WaitingQueue:
             if source is not None and source.listed is not None and source.is_parked is is_parked
         ]
 
-    def _list_lane(self, lane: Lane, rank: Rank) -> None:
-        """The lane's head is `rank` now, or its key has fallen."""
+    def _list_lane(self, lane: Lane) -> None:
+        """The lane has a new head, or its key has fallen."""
         source = lane.band if lane.is_asleep else lane.share
-        if source.push(lane, rank):
+        if source.push(lane):
             self._list(source)
 
     def _relist(self, share: Share) -> None:
         """Its keys may have fallen."""
         self._list(share)
         for lane in share.asleep:
-            self._list_lane(lane, lane.look())
+            self._list_lane(lane)
 
     def _wake(self, lane: Lane) -> None:
         lane.share.asleep.discard(lane)
         lane.is_asleep, lane.listed = False, None
-        self._list_lane(lane, lane.look())
+        self._list_lane(lane)
 
     def _put_to_sleep(self, lane: Lane) -> None:
-        lane.share.asleep.add(lane)
-        lane.share.is_stale = True
-        lane.is_asleep, lane.listed = True, None
-        self._list_lane(lane, lane.look())
+        share = lane.share
+        share.remove(lane)
+        share.asleep.add(lane)
+        share.is_stale = lane.is_asleep = True
+        self._list_lane(lane)
 
     # — opening and closing —
 
@@ -328,18 +306,19 @@ class WaitingQueue:
 
     def _open_lane(self, tenant: TenantId, band: Band, level: int) -> Lane:
         share = self._shares.get(tenant) or self._open_share(tenant)
-        lane = Lane(tenant, share, band, level, self._leads[level])
+        lane = Lane(share, band, level, self._leads[level])
         band.lanes[(tenant, level) if level else tenant] = lane
         if level:
             self._urgent.add(lane)
-        share.lanes += 1
         return lane
 
     def _close_lane(self, lane: Lane) -> None:
         band, share = lane.band, lane.share
-        lane.listed = None
-        share.asleep.discard(lane)
-        share.lanes -= 1
+        if lane.is_asleep:
+            share.asleep.discard(lane)
+            lane.listed = None
+        else:
+            share.remove(lane)
         if lane.level:
             self._urgent.discard(lane)
         del band.lanes[(lane.tenant, lane.level) if lane.level else lane.tenant]

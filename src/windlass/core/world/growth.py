@@ -132,9 +132,9 @@ def _queued(world: World, pool: Pool, scaling: Scaling, now: Millis) -> tuple[in
 def _waiting(band: Band, now: Millis) -> tuple[int, Millis]:
     count, since = 0, now
     for lane in islice(band.lanes.values(), _LANES_MAX):
-        if not lane.share.held:
+        if not lane.share.held and lane.front is not None:
             count += lane.count
-            since = min(since, lane.first().since)
+            since = min(since, lane.front.since)
     return count, since
 
 

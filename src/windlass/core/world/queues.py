@@ -94,8 +94,6 @@ def urgent_counts(world: World) -> dict[Urgency, int]:
 
 def _view(world: World, tenant: TenantId, shape: Shape, lanes: list[Lane], now: Millis) -> QueueView:
     tables = world.tables
-    for lane in lanes:
-        lane.look()
     first = min(lanes, key=lambda lane: lane.rank)
     assert first.front is not None
     parked = next((lane.waiting for lane in lanes if lane.waiting), ())
