@@ -21,7 +21,10 @@ class Notice(Struct, frozen=True):
 
 
 def notices(old: Course, new: Course) -> Iterator[Notice]:
-    if new.phase is EphemeralPhase.RUNNING and old.phase is not new.phase:
+    is_running = new.phase is EphemeralPhase.RUNNING
+    has_begun = new.started_at is not None and old.started_at is None
+    # A quick run, or a busy operator: its running is not seen, only that it began.
+    if (is_running and old.phase is not new.phase) or (has_begun and not is_running):
         yield Notice("Started", f"run {new.attempt} started on {new.node}")
     if new.is_over and not old.is_over:
         is_failed = new.phase is EphemeralPhase.FAILED
