@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
+from tests.parts.ports import free_port
+
 ALLOWED = "127.0.0.2"
 FORBIDDEN = "127.0.0.1"
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -37,10 +39,11 @@ async def canary(answer: Handler) -> AsyncIterator[Canary]:
     runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, ALLOWED, 0)
-        await site.start()
-        bird.port = runner.addresses[0][1]
-        await web.TCPSite(runner, FORBIDDEN, bird.port).start()
+        bird.port = (
+            free_port()
+        )  # not one of the kernel's choice: on the other address it may be an outgoing connection's
+        for address in (ALLOWED, FORBIDDEN):
+            await web.TCPSite(runner, address, bird.port).start()
         yield bird
     finally:
         await runner.cleanup()

@@ -16,7 +16,7 @@ from windlass.client.kube.api import APPLY, CLAIMS, CONFIG_MAPS, EVENTS, JOBS, P
 from windlass.client.kube.door import KubeDoor
 from windlass.core.errors import WindlassError
 
-DEADLINE = 120.0
+DEADLINE = 300.0
 ENDS = {"Succeeded", "Failed"}
 Document = dict[str, Any]
 Egpu = Callable[..., "subprocess.CompletedProcess[str]"]

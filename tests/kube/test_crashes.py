@@ -15,6 +15,7 @@ PATCHES, WRITES = range(1, 5), range(1, 6)
 EVERY = [f"operator.{when}_patch=kill@{n}" for n in PATCHES for when in ("before", "after")] + [
     f"operator.{when}_write=kill@{n}" for n in WRITES for when in ("before", "after")
 ]
+UNTIL_TOLD = "while [ ! -e /artifacts/go ]; do sleep 0.2; done"
 TELLING = (  # after the decision to run, after the pod itself, before its release, before the last word, before a deletion
     "operator.after_patch=kill@1",
     "operator.after_write=kill@2",
@@ -78,8 +79,9 @@ def test_times_to_live_that_ran_out_while_no_operator_was_there_are_served_by_th
     lab: Lab, own_operator: Callable[..., Operator]
 ) -> None:
     with own_operator():
-        lab.shell("left", "sleep 3", graceSeconds=0, ttlSecondsAfterFinished=4, pvcTTLSecondsAfterFinished=4)
+        lab.shell("left", UNTIL_TOLD, graceSeconds=0, ttlSecondsAfterFinished=4, pvcTTLSecondsAfterFinished=4)
         lab.wait_status("left", phase="Running")
+    lab.kubectl("exec", "left-1", "--", "touch", "/artifacts/go")
     wait_for(lambda: ended_seconds_ago(lab, "left-1") > 5, 180, "the times to run out")
     with own_operator():
         lab.wait_gone("pod", "left-1")
@@ -101,8 +103,9 @@ def test_a_run_that_ended_while_no_operator_was_there_is_told_by_the_next(
     lab: Lab, own_operator: Callable[..., Operator]
 ) -> None:
     with own_operator():
-        lab.shell("alone", "sleep 2; echo done; exit 7", graceSeconds=0)
+        lab.shell("alone", f"{UNTIL_TOLD}; echo done; exit 7", graceSeconds=0)
         lab.wait_status("alone", phase="Running")
+    lab.kubectl("exec", "alone-1", "--", "touch", "/artifacts/go")
     wait_for(lambda: ended_seconds_ago(lab, "alone-1") > 0, 120, "the pod to end")
     with own_operator():
         status = lab.wait_status("alone", phase="Failed")

@@ -165,7 +165,7 @@ def test_an_evicted_pod_is_told_in_the_nodes_own_words(lab: Lab, operator: Opera
     say_of_pod(lab, "pushed-1", phase="Failed", reason="Evicted", message=words, containerStatuses=[])
     status = lab.wait_status("pushed", phase="Failed")
     assert (status["reason"], status["message"], status["attempt"]) == ("Evicted", words, 1)
-    assert "Evicted" in lab.events("pushed")
+    wait_for(lambda: "Evicted" in lab.events("pushed"), DEADLINE, "what is told after it is written")
 
 
 def test_a_node_that_does_not_answer_is_said_and_when_it_takes_the_pod_along_it_was_lost(

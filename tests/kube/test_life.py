@@ -2,7 +2,7 @@
 
 import json
 
-from tests.kube.lab import Lab
+from tests.kube.lab import DEADLINE, Lab
 from tests.kube.operator import Operator
 from tests.parts.waiting import wait_for
 
@@ -27,7 +27,7 @@ def test_a_job_gets_its_volume_then_its_pod_runs_and_succeeds(lab: Lab, operator
     assert claim["status"]["phase"] == "Bound"
     assert claim["metadata"]["ownerReferences"][0]["kind"] == "EphemeralAccelerationJob"
     assert lab.log("hello") == "it is me\n1000\n"
-    assert {"Started", "Completed"} <= lab.events("hello")
+    wait_for(lambda: {"Started", "Completed"} <= lab.events("hello"), DEADLINE, "what is told after it is written")
     # The volume is still there for who wants the answer, and the pod for its time-to-live.
     assert lab.get("pod", "hello-1") is not None
 
