@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from tests.docs.markdown import ROOT, rows
 from tests.e2e.server import WindlassServer
 from windlass.boot import up
-from windlass.boot.settings import PREFIX, Settings
+from windlass.boot.settings import PREFIX, KubernetesSettings, Settings
 from windlass.control.leadership import LEADER_KEY
 from windlass.core.world.records import KEPT, NUMBER_KEY, Table, store_key
 from windlass.core.world.spending import BUDGET_EXCEEDED, COST_EXCEEDED
@@ -123,6 +123,11 @@ def test_every_setting_is_described_with_its_variable_flag_and_default() -> None
         for name, field in Settings.model_fields.items()
     }
     assert described == expected
+
+
+def test_every_setting_of_a_cluster_is_described_with_its_default() -> None:
+    described = {code(row[0]): code(row[1]) for row in rows(GUIDES / "kubernetes.md", "kubernetes setting")}
+    assert described == {name: _shown(name, field) for name, field in KubernetesSettings.model_fields.items()}
 
 
 def _flags() -> set[str]:

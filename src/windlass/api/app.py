@@ -110,7 +110,7 @@ def create_app(
         metrics=metrics,
         limits=limits,
         seats=Seats(limits.streams_max),
-        manifests=Manifests(runtime=plane.runtime_kind, preset_image=preset_image),
+        manifests=Manifests(runtime=plane.runtime_kind, preset_image=preset_image, pools=plane.pool_runtimes),
         rates=rates or Rates(),
         signer=signer,
         has_open_metrics=has_open_metrics,

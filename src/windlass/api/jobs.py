@@ -86,7 +86,10 @@ async def apply_job(
     """Make it so: created when absent, left alone when it is already as written, refused when it differs."""
     # The manifest first: who wrote a bad name there is told so, with everything else that is wrong.
     _, data = await read_document(request, bytes_max=here.limits.manifest_bytes_max, takes_yaml=True)
-    submission = read_manifest(data, runtime=here.plane.runtime_kind, preset_image=here.preset_image)
+    plane = here.plane
+    submission = read_manifest(
+        data, runtime=plane.runtime_kind, preset_image=here.preset_image, pools=plane.pool_runtimes
+    )
     if not is_dns_label(name):
         raise Invalid("not a job's name", faults=[Fault("name", DNS_LABEL_EXPECTED)])
     if submission.name not in ("", name):

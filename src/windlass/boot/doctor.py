@@ -48,6 +48,8 @@ def _examine(settings: Any, confirm_clock: bool) -> Iterator[Finding]:
     address, engine = _engine(settings, installation.engines())
     yield engine
     yield _slices(address)
+    if settings.kubernetes is not None:
+        yield _cluster(settings.kubernetes)
     if installation.clock.exists():
         yield _clock(installation.clock, confirm_clock)
 
@@ -128,6 +130,16 @@ def _slices(address: str | None) -> Finding:
         said=f"no cgroup of their own: {why_not}" if why_not else "each has a cgroup of its own, with its limits",
         advice="runs on workers of dynamic pools keep their own limits, but are not held together by their worker's",
     )
+
+
+def _cluster(wanted: Any) -> Finding:
+    """Whether it answers and knows our kind of object; whether an operator looks after them only a job would show."""
+    import anyio
+
+    from windlass.boot.clusters import examine
+
+    said, advice = anyio.run(examine, wanted)
+    return Finding(what="kubernetes", is_well=not advice, said=said, advice=advice)
 
 
 def _clock(path: Path, confirm: bool) -> Finding:

@@ -11,6 +11,7 @@ import click
 
 if TYPE_CHECKING:
     from windlass.boot.installation import Installation
+    from windlass.boot.settings import Settings
     from windlass.ports.runtime import Runtime
 
 _STOP_SECONDS = 30
@@ -40,7 +41,7 @@ def command(purge: bool, yes: bool, **flags: Any) -> None:
         click.confirm(f"Remove everything in {settings.data_dir}, with all volumes?", abort=True)
     _stop_server(installation)
     with installation.locked():
-        ended = anyio.run(_end_all, installation, purge)
+        ended = anyio.run(_end_all, settings, installation, purge)
         click.echo(f"ended: {ended} run{'s' * (ended != 1)}" + (" and all volumes" if purge else ""))
         if purge:
             _remove_data(installation)
@@ -61,13 +62,14 @@ def _stop_server(installation: "Installation") -> None:
     click.echo(f"stopped the server (pid {pid})")
 
 
-async def _end_all(installation: "Installation", purge: bool) -> int:
+async def _end_all(settings: "Settings", installation: "Installation", purge: bool) -> int:
     """On every runtime that was ever used from here: what runs, and with `purge` everything we made."""
     from windlass.adapters.clock.service import ServiceClock
     from windlass.adapters.ids.system import SystemIds
     from windlass.adapters.runtime.docker.runtime import DockerRuntime
     from windlass.adapters.runtime.process.executor import stop
     from windlass.adapters.runtime.process.runtime import ProcessRuntime
+    from windlass.boot.clusters import open_kubernetes
 
     who = installation.identity(SystemIds().uuid7())
     clock = ServiceClock(installation.clock)
@@ -80,6 +82,9 @@ async def _end_all(installation: "Installation", purge: bool) -> int:
             ended += await _end_on(processes, "the process executor", purge)
         if not purge:  # a purge has ended the executor already, with everything it had
             stop(str(installation.processes))
+    if settings.kubernetes is not None:
+        async with open_kubernetes(settings.kubernetes, who, clock) as cluster:
+            ended += await _end_on(cluster, "the cluster", purge)
     return ended
 
 

@@ -24,6 +24,7 @@ from windlass.adapters.secrets.directory import KeyFiles
 from windlass.adapters.store.sqlite import SqliteStore
 from windlass.agent.agent import Agent
 from windlass.agent.journal import Journal
+from windlass.boot.clusters import ClusterPool, open_cluster
 from windlass.boot.installation import Identity, Installation
 from windlass.boot.settings import Settings
 from windlass.boot.slices import Nodes, Slices
@@ -32,7 +33,7 @@ from windlass.control.janitor import Retention
 from windlass.control.plane import ControlPlane
 from windlass.control.readmodel import one_thread
 from windlass.core.errors import Conflict, Unavailable
-from windlass.core.model.ids import LOCAL_TENANT, Millis, PoolId
+from windlass.core.model.ids import LOCAL_TENANT, Millis, NodeId, PoolId
 from windlass.core.model.node import Node
 from windlass.core.model.pool import Pool
 from windlass.core.model.tenant import Tenant
@@ -54,6 +55,7 @@ class Local:
     plane: ControlPlane
     agent: Agent
     slices: Slices
+    cluster: ClusterPool | None
     clock: ServiceClock
     machine: Machine
     fetcher: Fetcher
@@ -67,6 +69,8 @@ class Local:
             tasks.start_soon(self.clock.run)
             tasks.start_soon(self.agent.run)
             tasks.start_soon(self.slices.provisioner.run)
+            if self.cluster is not None:
+                tasks.start_soon(self.cluster.run)
 
 
 @asynccontextmanager
@@ -80,6 +84,7 @@ async def open_local(
     async with AsyncExitStack() as stack:
         runtime, found = await stack.enter_async_context(open_runtime(settings, installation, who, clock, environ))
         machine = await runtime.machine()
+        cluster = await stack.enter_async_context(open_cluster(settings, who, clock))
         store = await stack.enter_async_context(SqliteStore.open(installation.store))
         path = installation.read_model
         tables = WrittenTables(path, scribe) if scribe is not None else SqliteReadTables(path)
@@ -99,6 +104,7 @@ async def open_local(
             fetcher=fetcher,
             runtime=runtime,
             machine=machine,
+            others={} if cluster is None else {NodeId(cluster.name): cluster.runtime},
             clock=clock,
             ids=ids,
             sealer=KeyFiles(installation.keys),
@@ -116,7 +122,7 @@ async def open_local(
             epoch_seen=journal.epoch,
             provisioners={SLICE: slices.provisioner},
         )
-        _check_runs(plane, machine.kind)
+        _check_runs(plane, machine.kind, elsewhere=frozenset(plane.runtimes.others))
         node = _node(who, machine)
         _set_own_tenant(plane, settings)
         _set_ground(plane, node)
@@ -124,7 +130,17 @@ async def open_local(
             plane=plane, home=node, runtime=runtime, blobs=blobs, logs=logs, clock=clock, failpoints=failpoints
         )
         agent = nodes.agent(node, journal)
-        yield Local(plane=plane, agent=agent, slices=slices, clock=clock, machine=machine, fetcher=fetcher, found=found)
+        pool = None if cluster is None else await cluster.join(nodes, stack, installation.node / "cluster")
+        yield Local(
+            plane=plane,
+            agent=agent,
+            slices=slices,
+            cluster=pool,
+            clock=clock,
+            machine=machine,
+            fetcher=fetcher,
+            found=found,
+        )
 
 
 @asynccontextmanager
@@ -152,10 +168,11 @@ async def open_runtime(
         yield runtime, found
 
 
-def _check_runs(plane: ControlPlane, kind: str) -> None:
+def _check_runs(plane: ControlPlane, kind: str, *, elsewhere: frozenset[NodeId]) -> None:
     """Runs of another runtime would look as if they had vanished."""
     tables = plane.brain.world.tables
-    strange = [run for run in tables.runs.values() if not run.is_over and tables.jobs[run.job].shape.runtime != kind]
+    here = [run for run in tables.runs.values() if not run.is_over and run.node not in elsewhere]
+    strange = [run for run in here if tables.jobs[run.job].shape.runtime != kind]
     if strange:
         raise Conflict(
             f"{len(strange)} of this installation's jobs run on another runtime than {kind}",

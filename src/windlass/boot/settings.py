@@ -9,16 +9,56 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from windlass.client.connection import default_data_dir
 from windlass.core.errors import Invalid
+from windlass.wire import names, quantities
 from windlass.wire.faults import faults_of
 from windlass.wire.identity import OidcIssuer
 
 FILE_NAME = "windlass.toml"
 """Looked for in the data directory."""
 PREFIX = "WINDLASS_"
+
+
+class KubernetesSettings(BaseModel):
+    """A cluster as a pool of this server: `[kubernetes]` in the file. Its operator must be in it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kubeconfig: Path | None = None
+    """None: a pod's own service account, else KUBECONFIG and ~/.kube/config."""
+    context: str | None = None
+    """One of its contexts; none: the current one."""
+    namespace: str = Field(default="windlass-runs", pattern=names.DNS_LABEL_PATTERN)
+    """Where the runs' objects, pods, claims and Secrets are. The server's alone; it must be there."""
+    pool: str = Field(default="kubernetes", pattern=names.DNS_LABEL_PATTERN)
+    """The name of the pool, and of its one node."""
+    cpu: str | None = None
+    """Cores that the server gives out there (`"16"`, `"500m"`); none: what the nodes can give."""
+    memory: str | None = None
+    """Likewise (`"64Gi"`)."""
+    gpus: int | None = Field(default=None, ge=0)
+    """Likewise."""
+    gpu_resource: str = "nvidia.com/gpu"
+    """As in the operator's settings."""
+    side_image: str = "busybox:1.37"
+    """Of the pods through which files are reached: `tar`, `stat`, `mkdir` and `sleep` are in it."""
+
+    @field_validator("cpu")
+    @classmethod
+    def _check_cpu(cls, text: str | None) -> str | None:
+        if text is not None:
+            quantities.read_cores(text)
+        return text
+
+    @field_validator("memory")
+    @classmethod
+    def _check_memory(cls, text: str | None) -> str | None:
+        if text is not None:
+            quantities.read_bytes(text)
+        return text
 
 
 class Settings(BaseModel):
@@ -58,6 +98,8 @@ class Settings(BaseModel):
     """Of these, how many may come together after a pause."""
     audit_days: int = Field(default=365, ge=1, le=3650)
     """How long audit records are kept."""
+    kubernetes: KubernetesSettings | None = None
+    """A cluster that is a pool of this server (in the environment: the table as JSON)."""
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
 
 
@@ -98,7 +140,7 @@ def _json(text: str) -> Any:
         return text  # no list of issuers, and said to be none with all other faults
 
 
-_READERS: Final = {"fetch_networks": _words, "oidc_networks": _words, "oidc": _json}
+_READERS: Final = {"fetch_networks": _words, "oidc_networks": _words, "oidc": _json, "kubernetes": _json}
 """Of variables that hold more than one value."""
 
 

@@ -3,16 +3,16 @@
 from collections.abc import AsyncIterator
 
 from windlass.control.brain import Brain
+from windlass.control.runtimes import Runtimes
 from windlass.core.errors import Conflict, NotFound
 from windlass.core.model.views import JobView
 from windlass.core.model.volume import VolumeState
-from windlass.ports.runtime import Runtime
 
 
 class Artifacts:
-    def __init__(self, brain: Brain, runtime: Runtime) -> None:
+    def __init__(self, brain: Brain, runtimes: Runtimes) -> None:
         self._brain = brain
-        self._runtime = runtime
+        self._runtimes = runtimes
 
     async def download(self, view: JobView, path: str) -> AsyncIterator[bytes]:
         """`path` below the volume's root; the empty path is all of it."""
@@ -25,5 +25,5 @@ class Artifacts:
             )
         if volume.state is VolumeState.WAITING:
             raise Conflict(f"job {view.job.name} has not run yet: there is nothing to download", code="not-started")
-        async for chunk in self._runtime.get_archive(volume.id, path):
+        async for chunk in self._runtimes.on(volume.node).get_archive(volume.id, path):
             yield chunk

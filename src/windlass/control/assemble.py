@@ -15,12 +15,14 @@ from windlass.control.leadership import take_epoch
 from windlass.control.plane import ControlPlane
 from windlass.control.pools import Pools
 from windlass.control.readmodel import PATIENCE_SECONDS, Offload, ReadModel
+from windlass.control.runtimes import Runtimes
 from windlass.control.secrets import Secrets
 from windlass.control.specs import Specs
 from windlass.control.tenants import Tenants
 from windlass.control.terminals import Terminals
 from windlass.control.treasury import Treasury
 from windlass.control.webhooks import Webhooks
+from windlass.core.model.ids import NodeId
 from windlass.core.world.world import Policy
 from windlass.ports.blobs import Blobs
 from windlass.ports.clock import Clock
@@ -44,6 +46,7 @@ async def assemble(
     fetcher: Fetcher,
     runtime: Runtime,
     machine: Machine,
+    others: Mapping[NodeId, Runtime] | None = None,
     clock: Clock,
     ids: Ids,
     sealer: Sealer,
@@ -56,7 +59,8 @@ async def assemble(
     provisioners: Mapping[str, Provisioner] | None = None,
     patience_seconds: float = PATIENCE_SECONDS,
 ) -> ControlPlane:
-    """`patience_seconds`: how long a reader waits for the read model to have what was decided before."""
+    """`runtime` is this machine's own; `others` are those of nodes that are elsewhere. `patience_seconds`:
+    how long a reader waits for the read model to have what was decided before."""
     epoch, fence = await take_epoch(store, epoch_seen=epoch_seen)
     world, revision, marked_at = await rebuild(store, epoch=epoch, policy=policy or Policy(), now=clock.now())
     committer = Committer(world, store, clock, failpoints, fence=fence, revision=revision, marked_at=marked_at)
@@ -72,6 +76,7 @@ async def assemble(
     committer.listen(webhooks.committed)
     janitor = Janitor(brain, store, read_model, blobs, logs, retention or Retention())
     committer.listen(janitor.committed)
+    runtimes = Runtimes(runtime, others)
     treasury = Treasury(brain, read_model)
     committer.listen(treasury.committed)
     autoscaler = Autoscaler(brain, provisioners or {})
@@ -90,14 +95,14 @@ async def assemble(
         webhooks=webhooks,
         treasury=treasury,
         logbook=logs,
-        artifacts=Artifacts(brain, runtime),
-        terminals=Terminals(brain, runtime, ids, secrets, guard),
+        artifacts=Artifacts(brain, runtimes),
+        terminals=Terminals(brain, runtimes, ids, secrets, guard),
         secrets=secrets,
         blobs=blobs,
         store=store,
         clock=clock,
         ids=ids,
-        runtime=runtime,
+        runtimes=runtimes,
         runtime_kind=machine.kind,
         runtime_name=machine.runtime,
     )

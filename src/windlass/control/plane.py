@@ -1,7 +1,7 @@
 """The control plane as one object: what `api` is given, and the loops that make it live."""
 
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
@@ -17,6 +17,7 @@ from windlass.control.intake import Intake
 from windlass.control.janitor import Janitor
 from windlass.control.pools import Pools
 from windlass.control.readmodel import ReadModel
+from windlass.control.runtimes import Runtimes
 from windlass.control.secrets import Secrets
 from windlass.control.tenants import Tenants
 from windlass.control.terminals import Terminals
@@ -24,7 +25,7 @@ from windlass.control.treasury import Treasury
 from windlass.control.webhooks import Webhooks
 from windlass.core.errors import WindlassError
 from windlass.core.fairness.deadlines import Urgency
-from windlass.core.model.ids import JobId, Millis, TenantId
+from windlass.core.model.ids import JobId, Millis, NodeId, TenantId
 from windlass.core.model.views import NodeView
 from windlass.core.world.queues import FairnessView, QueueView, fairness, queue_status, urgent_counts
 from windlass.ports.blobs import Blobs
@@ -63,10 +64,19 @@ class ControlPlane:
     store: Store
     clock: Clock
     ids: Ids
-    runtime: Runtime
+    runtimes: Runtimes
     runtime_kind: str
     """`container` or `process`: what a job without other wishes runs on."""
     runtime_name: str
+    runtime_names: dict[NodeId, str] = field(default_factory=dict)
+    """Of nodes that are elsewhere."""
+    pool_runtimes: dict[str, str] = field(default_factory=dict)
+    """Kinds of pools that run something else than this machine does."""
+
+    @property
+    def runtime(self) -> Runtime:
+        """This machine's own."""
+        return self.runtimes.own
 
     async def run(self) -> None:
         """All loops; one fails, all stop, the error surfaces."""
@@ -86,7 +96,13 @@ class ControlPlane:
     def nodes(self) -> tuple[NodeView, ...]:
         places = self.brain.world.tables.places
         return tuple(
-            NodeView(node=slot.node, free=slot.free, runs=slot.runs, runtime=self.runtime_name) for slot in places
+            NodeView(
+                node=slot.node,
+                free=slot.free,
+                runs=slot.runs,
+                runtime=self.runtime_names.get(slot.node.id, self.runtime_name),
+            )
+            for slot in places
         )
 
     def queues(self, tenant: TenantId | None) -> tuple[QueueView, ...]:
@@ -117,14 +133,17 @@ class ControlPlane:
         return tuple(f"{reason} ({count} node{'s' * (count != 1)})" if count else reason for reason, count in reasons)
 
     async def is_ready(self) -> Readiness:
-        parts = {"store": "ok", "runtime": "ok"}
+        parts = {"store": "ok"}
         try:
             self.brain.committer.check_writable()
             await self.store.check_room()
         except WindlassError as error:
             parts["store"] = error.message
-        try:
-            await self.runtime.machine()
-        except WindlassError as error:
-            parts["runtime"] = error.message
+        asked = {"runtime": self.runtimes.own} | {str(node): one for node, one in self.runtimes.others.items()}
+        for name, runtime in asked.items():
+            try:
+                await runtime.machine()
+                parts[name] = "ok"
+            except WindlassError as error:
+                parts[name] = error.message
         return Readiness(is_ready=parts["store"] == "ok", parts=parts)

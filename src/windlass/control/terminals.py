@@ -4,11 +4,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from windlass.control.brain import Brain
+from windlass.control.runtimes import Runtimes
 from windlass.control.secrets import Secrets
 from windlass.core.distribution.reference import registry_of
 from windlass.core.errors import Conflict, NotFound
-from windlass.core.model.ids import RunId, TenantId
-from windlass.core.model.run import RunState
+from windlass.core.model.ids import TenantId
+from windlass.core.model.run import Run, RunState
 from windlass.core.model.views import JobView
 from windlass.core.model.volume import VolumeState
 from windlass.ports.ids import Ids
@@ -19,23 +20,26 @@ _SHELL = ("sh",)
 
 
 class Terminals:
-    def __init__(self, brain: Brain, runtime: Runtime, ids: Ids, secrets: Secrets, guard: Guard) -> None:
+    def __init__(self, brain: Brain, runtimes: Runtimes, ids: Ids, secrets: Secrets, guard: Guard) -> None:
         self._brain = brain
-        self._runtime = runtime
+        self._runtimes = runtimes
         self._ids = ids
         self._secrets = secrets
         self._guard = guard
 
     @asynccontextmanager
     async def attach(self, view: JobView) -> AsyncIterator[Terminal]:
-        async with self._runtime.attach(self._running(view)) as terminal:
+        run = self._running(view)
+        async with self._runtimes.on(run.node).attach(run.id) as terminal:
             yield terminal
 
     @asynccontextmanager
     async def execute(
         self, view: JobView, command: tuple[str, ...], *, wants_terminal: bool
     ) -> AsyncIterator[Terminal]:
-        async with self._runtime.execute(self._running(view), command, wants_terminal=wants_terminal) as terminal:
+        run = self._running(view)
+        runtime = self._runtimes.on(run.node)
+        async with runtime.execute(run.id, command, wants_terminal=wants_terminal) as terminal:
             yield terminal
 
     @asynccontextmanager
@@ -47,8 +51,9 @@ class Terminals:
         if volume is None or volume.state is not VolumeState.PRESENT:
             raise NotFound(f"job {view.job.name} has no volume to look at", code="volume-gone")
         image = image or view.job.image
-        await self._check_access(view.job.tenant, image)
-        async with self._runtime.debug(
+        runtime = self._runtimes.on(volume.node)
+        await self._check_access(runtime, view.job.tenant, image)
+        async with runtime.debug(
             volume.id,
             name=name or f"debug-{view.job.name}-{self._ids.uuid7()[-6:]}",
             image=image,
@@ -58,18 +63,18 @@ class Terminals:
         ) as terminal:
             yield terminal
 
-    async def _check_access(self, tenant: TenantId, image: str) -> None:
+    async def _check_access(self, runtime: Runtime, tenant: TenantId, image: str) -> None:
         """A shell is no way round a registry: the image is had in the tenant's own name, as for a run."""
         registry, credentials = registry_of(image), await self._secrets.credentials(tenant, image)
         if credentials is not None:
             await self._guard.note_guarded(registry)
         is_guarded = self._secrets.is_guarded(registry) or self._guard.is_guarded(registry)
         access = ImageAccess(tenant=tenant, credentials=credentials, is_guarded=is_guarded)
-        async for _ in self._runtime.ensure_image(image, access=access):
+        async for _ in runtime.ensure_image(image, access=access):
             pass
 
-    def _running(self, view: JobView) -> RunId:
+    def _running(self, view: JobView) -> Run:
         run = self._brain.world.live_run(view.job.id)
         if run is None or run.state is not RunState.RUNNING:
             raise Conflict(f"job {view.job.name} is not running", code="not-running", hint=f"it is {view.job.state}")
-        return run.id
+        return run

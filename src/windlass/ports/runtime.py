@@ -27,7 +27,7 @@ class Traits(Struct, frozen=True, kw_only=True):
     """What a runtime can do that not all can. Whoever relies on it looks here; the contract suite holds each to its word."""
 
     keeps_streams_apart: bool = True
-    """False: what a run writes to stderr is told as stdout, in the order in which it was written."""
+    """False: what a run writes to stderr is told as stdout, and which of two lines of different streams came first is not known."""
     keeps_carriage_returns: bool = True
     """False: one before a newline is lost on the way into the log (containerd reads lines so)."""
     starts_at_once: bool = True

@@ -5,17 +5,19 @@ from collections.abc import Mapping, Sequence
 from windlass.core.errors import Fault, Invalid
 from windlass.core.model.submission import Submission
 from windlass.wire.faults import FAULTS_MAX, invalid
-from windlass.wire.job import read_manifest
+from windlass.wire.job import NO_POOLS, read_manifest
 
 
-def read_bulk(data: object, *, items_max: int, runtime: str, preset_image: str = "") -> list[Submission]:
+def read_bulk(
+    data: object, *, items_max: int, runtime: str, preset_image: str = "", pools: Mapping[str, str] = NO_POOLS
+) -> list[Submission]:
     """All of them, or Invalid with the faults of all (as many as are shown)."""
     items = _items(data, items_max)
     submissions: list[Submission] = []
     faults: list[Fault] = []
     for number, item in enumerate(items):
         try:
-            submissions.append(read_manifest(item, runtime=runtime, preset_image=preset_image))
+            submissions.append(read_manifest(item, runtime=runtime, preset_image=preset_image, pools=pools))
         except Invalid as exc:
             faults += [Fault(f"items[{number}].{fault.field}", fault.message) for fault in exc.faults]
         if len(faults) >= FAULTS_MAX:

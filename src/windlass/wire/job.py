@@ -285,13 +285,26 @@ class JobDocument(Strict):
     status: Any = None
 
 
-def read_manifest(data: object, *, runtime: str, preset_image: str = "") -> Submission:
+NO_POOLS: Final[Mapping[str, str]] = {}
+
+
+def read_manifest(
+    data: object, *, runtime: str, preset_image: str = "", pools: Mapping[str, str] = NO_POOLS
+) -> Submission:
     """What the document asks for, or Invalid with every fault. `preset_image` is what kind EphemeralAccelerationJob runs
-    when it names no image of its own."""
+    when it names no image of its own; `pools` are those that run something else than `runtime`."""
+    if pools:
+        runtime = pools.get(_pool_of(data), runtime)
     document = validate(
         JobDocument, data, what="the manifest", more=_presence_faults(data, runtime=runtime, preset_image=preset_image)
     )
     return to_core(document, runtime=runtime, preset_image=preset_image)
+
+
+def _pool_of(data: object) -> str:
+    spec = data.get("spec") if isinstance(data, Mapping) else None
+    pool = spec.get("pool") if isinstance(spec, Mapping) else None
+    return pool if isinstance(pool, str) else ""
 
 
 def to_core(document: JobDocument, *, runtime: str, preset_image: str = "") -> Submission:

@@ -6,7 +6,7 @@ its parts by a reader that looks at the outermost fields only, so one with anyth
 read and judged whole, by the same judge: that is where all the words for faults come from.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -18,7 +18,7 @@ from windlass.core.model.submission import Submission
 from windlass.wire.bulk import read_bulk
 from windlass.wire.documents import DocumentLimits, read_json, read_one
 from windlass.wire.faults import validate
-from windlass.wire.job import MetadataDocument, pairs, read_manifest
+from windlass.wire.job import NO_POOLS, MetadataDocument, pairs, read_manifest
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -34,8 +34,9 @@ _PART_BYTES_MAX: Final = 4096
 class Manifests:
     """Bound to what this server runs. Used by the loop and by threads: a verdict lost in a race is made again."""
 
-    def __init__(self, *, runtime: str, preset_image: str = "") -> None:
+    def __init__(self, *, runtime: str, preset_image: str = "", pools: Mapping[str, str] = NO_POOLS) -> None:
         self._runtime = runtime
+        self._pools = pools
         self._preset_image = preset_image
         self._specs: dict[_SpecKey, Submission] = {}
         self._labels: dict[bytes, Labels] = {}
@@ -66,10 +67,12 @@ class Manifests:
             except Invalid:
                 pass
         data = read_json(raw, limits=limits)
-        return read_bulk(data, items_max=items_max, runtime=self._runtime, preset_image=self._preset_image)
+        return read_bulk(
+            data, items_max=items_max, runtime=self._runtime, preset_image=self._preset_image, pools=self._pools
+        )
 
     def _judge(self, data: object) -> Submission:
-        return read_manifest(data, runtime=self._runtime, preset_image=self._preset_image)
+        return read_manifest(data, runtime=self._runtime, preset_image=self._preset_image, pools=self._pools)
 
     def _judge_apart(self, parts: "_Parts", limits: DocumentLimits) -> Submission:
         key = (parts.api_version, parts.kind, bytes(parts.spec))

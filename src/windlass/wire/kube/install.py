@@ -32,6 +32,26 @@ RULES: Final[tuple[Document, ...]] = (
     {"apiGroups": ["storage.k8s.io"], "resources": ["storageclasses"], "verbs": ["get", "list"]},
 )
 
+SERVER: Final = "windlass-server"
+SERVER_RULES: Final[tuple[Document, ...]] = (
+    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]},
+)
+"""In the whole cluster, of a server that has it as a pool."""
+RUNS: Final = "windlass-server-runs"
+RUN_RULES: Final[tuple[Document, ...]] = (
+    {
+        "apiGroups": [GROUP],
+        "resources": [PLURAL],
+        "verbs": ["get", "list", "watch", "create", "patch", "delete"],
+    },
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "create", "patch", "delete"]},
+    {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
+    {"apiGroups": [""], "resources": ["pods/exec", "pods/attach"], "verbs": ["get", "create"]},
+    {"apiGroups": [""], "resources": ["persistentvolumeclaims"], "verbs": ["get", "list", "create", "delete"]},
+    {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "create", "patch", "delete"]},
+)
+"""In the namespace of its runs, which is its alone."""
+
 
 def crds() -> list[Document]:
     return [ephemeral_crd()]
@@ -51,6 +71,7 @@ def rights(namespace: str) -> list[Document]:
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": {**_LABELS, **restricted}}},
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _metadata(namespace)},
         {"apiVersion": f"{rbac}/v1", "kind": "ClusterRole", "metadata": _metadata(), "rules": list(RULES)},
+        *_server_roles(f"{rbac}/v1"),
         {
             "apiVersion": f"{rbac}/v1",
             "kind": "ClusterRoleBinding",
@@ -58,6 +79,19 @@ def rights(namespace: str) -> list[Document]:
             "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": OPERATOR},
             "subjects": [{"kind": "ServiceAccount", "name": OPERATOR, "namespace": namespace}],
         },
+    ]
+
+
+def _server_roles(api_version: str) -> list[Document]:
+    """Bound by the admin, to whoever the server logs in as: nobody has them by being installed."""
+    return [
+        {
+            "apiVersion": api_version,
+            "kind": "ClusterRole",
+            "metadata": {**_metadata(), "name": name},
+            "rules": list(rules),
+        }
+        for name, rules in ((SERVER, SERVER_RULES), (RUNS, RUN_RULES))
     ]
 
 

@@ -72,7 +72,15 @@ class Beside:
         self._users.pop(volume, None)
         await self.stop(self._name(volume))
 
-    async def start(self, name: str, volume: VolumeId, *, image: str, labels: Mapping[str, str] | None = None) -> str:
+    async def start(
+        self,
+        name: str,
+        volume: VolumeId,
+        *,
+        image: str,
+        labels: Mapping[str, str] | None = None,
+        always_pulls: bool = False,
+    ) -> str:
         """One of that name that runs is taken as it is, if it is ours; one that is over makes room."""
         document = side_pod(
             name,
@@ -86,6 +94,8 @@ class Beside:
             claim=claim_name(volume),
             more_labels={**(labels or {}), **self._owner.labels, VOLUME_LABEL: volume},
         )
+        if always_pulls:
+            document["spec"]["containers"][0]["imagePullPolicy"] = "Always"
         pod: Document | None = None
         with anyio.move_on_after(READY_SECONDS):
             while True:

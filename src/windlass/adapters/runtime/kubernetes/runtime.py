@@ -82,6 +82,7 @@ class KubernetesRuntime:
         self._volumes = volumes
         self._bells = Bells(cluster, namespace, owner, clock)
         self._policy = policy
+        self._guarded: set[str] = set()
 
     @classmethod
     @asynccontextmanager
@@ -117,6 +118,8 @@ class KubernetesRuntime:
 
     async def ensure_image(self, image: str, *, access: ImageAccess = ANYBODY) -> AsyncIterator[str]:
         """The nodes pull for themselves, in the name of the login that goes with the start."""
+        if access.is_guarded or access.credentials is not None:
+            self._guarded.add(image)
         nothing: tuple[str, ...] = ()
         for line in nothing:
             yield line
@@ -258,7 +261,10 @@ class KubernetesRuntime:
         keep: bool,
     ) -> AsyncIterator[Terminal]:
         try:
-            pod = await self._beside.start(name, volume, image=image, labels=labels)
+            # The node's copy of a guarded image is not for everybody: there the registry is asked, and has nobody's login.
+            pod = await self._beside.start(
+                name, volume, image=image, labels=labels, always_pulls=image in self._guarded
+            )
             async with self._cluster.terminal(pod, self._namespace, command, tty=True) as terminal:
                 yield terminal
         finally:

@@ -1,0 +1,53 @@
+"""A Windlass server that has the cluster as a pool, logged in with the rights that are documented for it and no more."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.e2e.server import WindlassServer
+from tests.kube.lab import Lab
+from tests.kube.pki import kubeconfig
+from tests.parts import busybox
+
+ACCOUNT = "windlass-server"
+
+
+class ClusterServer(WindlassServer):
+    def __init__(self, lab: Lab, *, environ: dict[str, str] | None = None, **settings: Any) -> None:
+        super().__init__(environ=environ)
+        self._lab = lab
+        self._settings = settings
+
+    def prepare(self) -> None:
+        super().prepare()
+        if not (self.data / "windlass.toml").exists():
+            self._configure()
+
+    def job(self, name: str) -> dict[str, Any]:
+        """Its status."""
+        status: dict[str, Any] = self.cli("get", "job", name, "-o", "json").json()["status"]
+        return status
+
+    def run(self, name: str, script: str, *options: str, check: bool = True) -> Any:
+        words = ("--cpu", "100m", "--memory", "64Mi", *options, busybox.IMAGE, "--", "sh", "-c", script)
+        return self.cli("run", "--name", name, "--pool", "kubernetes", *words, check=check, timeout=240)
+
+    def _configure(self) -> None:
+        self.data.mkdir(parents=True, exist_ok=True)
+        config = self.data / "kubeconfig"
+        config.write_text(yaml.safe_dump(log_in(self._lab)))
+        settings = {"kubeconfig": str(config), "namespace": self._lab.namespace, "side_image": busybox.IMAGE}
+        lines = [f"{key} = {json.dumps(value)}" for key, value in {**settings, **self._settings}.items()]
+        Path(self.data, "windlass.toml").write_text("\n".join(["[kubernetes]", *lines, ""]))
+
+
+def log_in(lab: Lab) -> dict[str, Any]:
+    """A kubeconfig of a service account that the two roles are bound to, as the guide says."""
+    who = f"--serviceaccount={lab.namespace}:{ACCOUNT}"
+    lab.kubectl("create", "serviceaccount", ACCOUNT)
+    lab.kubectl("create", "rolebinding", ACCOUNT, "--clusterrole=windlass-server-runs", who)
+    lab.kubectl("create", "clusterrolebinding", f"{ACCOUNT}-{lab.namespace}", "--clusterrole=windlass-server", who)
+    token = lab.kubectl("create", "token", ACCOUNT, "--duration=2h").strip()
+    return kubeconfig(lab.cluster.server, lab.cluster.authority, {"token": token})

@@ -1,0 +1,151 @@
+"""Jobs sent to a server run as pods of a cluster that is one of its pools: log, exit code, files, cancel, and kill -9."""
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kube.lab import Lab
+from tests.kube.operator import Operator
+from tests.kube.served import ClusterServer
+from tests.kube.test_crashes import starts
+from tests.parts.busybox import IMAGE
+from tests.parts.waiting import wait_for
+
+DEADLINE = 240
+ONCE = "echo once >> /artifacts/starts"
+
+
+@pytest.fixture(scope="module")
+def home(installed: object, common_operator: Operator) -> Iterator[Lab]:
+    common_operator.start()
+    with Lab(installed, f"t-{secrets.token_hex(4)}") as namespace:
+        yield namespace
+
+
+@pytest.fixture(scope="module")
+def server(home: Lab) -> Iterator[ClusterServer]:
+    with ClusterServer(home) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def _operator(operator: Operator) -> None:
+    """Another test may have stopped it."""
+
+
+def state(server: ClusterServer, name: str) -> str:
+    return str(server.job(name)["state"])
+
+
+def test_a_job_runs_as_a_pod_and_its_log_exit_code_and_files_come_back(
+    server: ClusterServer, home: Lab, tmp_path: Path
+) -> None:
+    content = secrets.token_bytes(300_000)
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "in").write_bytes(content)
+    script = "echo on $(cat /etc/hostname); echo oh >&2; mkdir out; cp in out/copy; exit 3"
+    said = server.run(
+        "there",
+        script,
+        "--project-dir",
+        str(tmp_path / "project"),
+        "--workdir",
+        "/artifacts",
+        "--ttl",
+        "1h",
+        check=False,
+    )
+    uid = server.cli("get", "job", "there", "-o", "json").json()["metadata"]["uid"]
+    assert said.code == 3, said
+    assert set(said.out.splitlines()) == {f"on run-{uid}-1-1", "oh"}, said  # a cluster merges the two streams
+    assert (server.job("there")["reason"], server.job("there")["node"]) == ("ExitCode", "kubernetes")
+    server.cli("download", "there", "out/copy", "-d", str(tmp_path))
+    assert (tmp_path / "copy").read_bytes() == content
+    job = home.get("eaj", f"run-{uid}-1")
+    assert job is not None
+    assert job["metadata"]["labels"]["windlass.dev/run"] == f"{uid}-1"
+    pod = home.get("pod", f"run-{uid}-1-1")
+    assert pod is not None
+    assert pod["spec"]["volumes"][0]["persistentVolumeClaim"] == {"claimName": f"volume-{uid}"}
+
+
+def test_the_cluster_is_a_pool_and_a_node_beside_the_machines_own(server: ClusterServer) -> None:
+    nodes = {node["name"]: node for node in server.cli("get", "nodes", "-o", "json").json()["items"]}
+    assert {node["pool"] for node in nodes.values()} == {"local", "kubernetes"}
+    assert nodes["kubernetes"]["runtime"].startswith("kubernetes v")
+    assert nodes["kubernetes"]["capacity"]["cpu"] != "0"
+    said = server.cli("run", "--name", "here", "--pool", "local", "--", "sh", "-c", "echo here")
+    assert said.out == "here\n"
+    assert server.job("here")["node"] != "kubernetes"
+    assert "✓ kubernetes" in server.cli("doctor", check=False).out
+
+
+def test_a_cancelled_job_is_asked_to_end_and_keeps_its_last_words(server: ClusterServer) -> None:
+    server.run("long", "trap 'echo bye; exit 0' TERM; echo ready; sleep 600 & wait", "-d")
+    wait_for(lambda: server.cli("logs", "long").out == "ready\n", DEADLINE, "its first line")
+    server.cli("cancel", "long")
+    wait_for(lambda: state(server, "long") == "CANCELLED", DEADLINE, "CANCELLED")
+    assert server.cli("logs", "long").out == "ready\nbye\n"
+
+
+def test_what_goes_wrong_on_the_cluster_has_its_name_on_the_server(server: ClusterServer, home: Lab) -> None:
+    server.cli(
+        "run",
+        "-d",
+        "--name",
+        "greedy",
+        "--pool",
+        "kubernetes",
+        "--cpu",
+        "100m",
+        "--memory",
+        "64Mi",
+        IMAGE,
+        "--",
+        *GREED,
+    )
+    server.cli("run", "-d", "--name", "imageless", "--pool", "kubernetes", "127.0.0.1:9/nowhere:1", "--", "true")
+    server.run("robbed", "echo ready; sleep 600", "-d")
+    wait_for(lambda: server.cli("logs", "robbed").out == "ready\n", DEADLINE, "its first line")
+    uid = server.cli("get", "job", "robbed", "-o", "json").json()["metadata"]["uid"]
+    home.kubectl("delete", "pod", f"run-{uid}-1-1", "--grace-period=0", "--force")
+    for name, reason in (("greedy", "OOMKilled"), ("imageless", "ImagePull"), ("robbed", "PodDeleted")):
+        wait_for(lambda name=name: state(server, name) == "FAILED", DEADLINE, f"{name} to fail")  # type: ignore[misc]
+        assert server.job(name)["reason"] == reason
+
+
+GREED = ("dd", "if=/dev/zero", "of=/dev/null", "bs=256M")
+
+
+@pytest.mark.parametrize("place", ["agent.after_create_before_start", "agent.after_start_before_report"])
+def test_a_server_killed_around_the_start_starts_it_once(lab: Lab, place: str) -> None:
+    with ClusterServer(lab, environ={"WINDLASS_FAILPOINTS": f"{place}=kill@1"}) as server:
+        server.run("survivor", ONCE, "-d")
+        wait_for(lambda: not server.is_running, DEADLINE, f"the server to die at {place}")
+        server.extra = {}
+        server.start()
+        ran_once(server, lab, "survivor")
+
+
+def test_a_server_killed_in_mid_run_has_its_end_and_all_its_lines(lab: Lab, tmp_path: Path) -> None:
+    with ClusterServer(lab) as server:
+        server.run("survivor", f"{ONCE}; echo one; while [ ! -e /artifacts/go ]; do sleep 0.1; done; echo two", "-d")
+        wait_for(lambda: server.cli("logs", "survivor").out == "one\n", DEADLINE, "its first line")
+        server.kill()
+        uid = next(iter(lab.items("eajs")))["metadata"]["labels"]["windlass.dev/volume"]
+        pod = f"run-{uid}-1-1"
+        lab.kubectl("exec", pod, "--", "touch", "/artifacts/go")
+        server.start()
+        ran_once(server, lab, "survivor")
+        assert server.cli("logs", "survivor").out == "one\ntwo\n"
+
+
+def ran_once(server: ClusterServer, lab: Lab, name: str) -> None:
+    wait_for(lambda: state(server, name) == "SUCCEEDED", DEADLINE, "its end")
+    assert server.job(name)["attempt"] == 1
+    uid = server.cli("get", "job", name, "-o", "json").json()["metadata"]["uid"]
+    assert starts(lab, f"run-{uid}-1-1") == 1
+    server.cli("download", name, "starts", "-d", str(server.directory))
+    assert (server.directory / "starts").read_text() == "once\n"
