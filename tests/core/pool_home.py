@@ -18,7 +18,8 @@ from windlass.core.world.world import World
 from windlass.testing.builders import GIB, a_job_id, a_node, a_submission
 
 START = Millis(1_000_000)
-MACHINE = Resources(cpu_millis=8000, memory_bytes=16 * GIB)
+GPUS = ("g0", "g1", "g2")
+MACHINE = Resources(cpu_millis=8000, memory_bytes=16 * GIB, gpus=len(GPUS))
 GROW = PoolId("grow")
 QUICK = (Trigger(measure=Measure.DEPTH, up=1, down=0, target=1),)
 
@@ -28,7 +29,7 @@ def a_ground(*tenants: TenantId) -> World:
     for tenant in (LOCAL_TENANT, *tenants):
         world.set_tenant(Tenant(id=tenant), now=START)
     world.tables.fleet.ground = Ground(node=NodeId("n1"), capacity=MACHINE)
-    join_node(world, a_node("n1", cpu=MACHINE.cpu_millis, memory=MACHINE.memory_bytes), now=START)
+    join_node(world, a_node("n1", cpu=MACHINE.cpu_millis, memory=MACHINE.memory_bytes, gpu_ids=GPUS), now=START)
     return world
 
 

@@ -9,7 +9,7 @@ from windlass.core.model.facts import VolumeMade
 from windlass.core.model.ids import LOCAL_TENANT, Millis, NodeId, PoolId, TenantId
 from windlass.core.model.money import PriceBook
 from windlass.core.model.node import NodeState
-from windlass.core.model.pool import Pool, WorkerState
+from windlass.core.model.pool import Measure, Pool, Trigger, WorkerState
 from windlass.core.model.resources import Resources
 from windlass.core.model.volume import VolumeState
 from windlass.core.world.facts import observe
@@ -39,7 +39,7 @@ def grown(world: World, now: Millis, *, workers: int) -> list[NodeId]:
 
 def test_slices_come_off_what_the_machines_own_node_has() -> None:
     world = a_growing_world()
-    assert world.tables.nodes[NodeId("n1")].capacity == Resources(cpu_millis=2000, memory_bytes=4 * GIB)
+    assert world.tables.nodes[NodeId("n1")].capacity == Resources(cpu_millis=2000, memory_bytes=4 * GIB, gpus=3)
     delete_pool(world, GROW, now=START)
     assert world.tables.nodes[NodeId("n1")].capacity == MACHINE
 
@@ -162,13 +162,34 @@ def test_queued_jobs_bring_workers_and_idleness_sends_them_away() -> None:
     assert scale(world, GROW, now=later(2)) is None
     for run in runs:
         over(world, run, later(3))
-    for second in (4, 5, 6):
-        given = scale(world, GROW, now=later(second))
-        assert given is not None
-        assert given.verdict.by == -1
-        assert bury(world, NodeId(given.workers[0]), now=later(second))
+    given = scale(world, GROW, now=later(4))
+    assert given is not None
+    assert (given.verdict.by, given.verdict.rule) == (-3, "all measures at their lower marks")
+    for worker in given.workers:
+        assert bury(world, NodeId(worker), now=later(4))
     assert world.tables.fleet.workers == {}
     assert set(world.tables.nodes) == {NodeId("n1")}
+
+
+def test_without_a_target_idle_workers_go_a_step_at_a_time() -> None:
+    steps = (Trigger(measure=Measure.DEPTH, up=1, down=0, step_down=2),)
+    world = a_growing_world(triggers=steps, cooldown_up_ms=Millis(0), cooldown_down_ms=Millis(1000))
+    grown(world, START, workers=3)
+    for second, by in ((1, -2), (2, -1)):
+        given = scale(world, GROW, now=later(second))
+        assert given is not None
+        assert given.verdict.by == by
+
+
+def test_by_hand_too_workers_being_given_back_count_against_the_maximum() -> None:
+    world = a_growing_world()
+    workers = grown(world, START, workers=3)
+    for worker in workers[:2]:
+        drain(world, worker, now=later(1))
+    step = scale_by_hand(world, GROW, 3, now=later(2))
+    assert (step.verdict.by, step.verdict.held) == (0, ("maximum 3, of which 2 are being given back",))
+    assert bury(world, workers[0], now=later(3))
+    assert scale_by_hand(world, GROW, 3, now=later(4)).verdict.by == 1
 
 
 def test_an_idle_time_out_gives_back_what_the_triggers_would_keep() -> None:

@@ -10,7 +10,7 @@ from windlass.core.errors import WindlassError
 from windlass.core.model.ids import LOCAL_TENANT, Millis, NodeId, TenantId
 from windlass.core.model.pool import Change, WorkerState
 from windlass.core.model.resources import NOTHING
-from windlass.core.world.growth import give_up, scale
+from windlass.core.world.growth import give_up, scale, scale_by_hand
 from windlass.core.world.place import place
 from windlass.core.world.pools import change_pool
 from windlass.core.world.records import KEPT, Table, decode, encode
@@ -48,16 +48,18 @@ class Pools(RuleBasedStateMachine):
         cpu=st.sampled_from([500, 1000, 2000]),
         must_grow=st.sampled_from([True, True, False]),
         wants_label=st.sampled_from([False, False, False, True]),
+        gpus=st.sampled_from([0, 0, 0, 1, 2, 3]),
         count=st.integers(1, 3),
     )
-    def submit(self, tenant: TenantId, cpu: int, must_grow: bool, wants_label: bool, count: int) -> None:
+    def submit(self, tenant: TenantId, cpu: int, must_grow: bool, wants_label: bool, gpus: int, count: int) -> None:
         for _ in range(count):
-            self._submit(tenant, cpu, must_grow=must_grow, wants_label=wants_label)
+            self._submit(tenant, cpu, must_grow=must_grow and not gpus, wants_label=wants_label, gpus=gpus)
         self.place()
 
-    def _submit(self, tenant: TenantId, cpu: int, *, must_grow: bool, wants_label: bool) -> None:
+    def _submit(self, tenant: TenantId, cpu: int, *, must_grow: bool, wants_label: bool, gpus: int) -> None:
+        """A slice has no GPUs: who asks for one goes to the machine's own node, by device."""
         asked = replace(
-            a_submission(cpu=cpu, memory=GIB),
+            a_submission(cpu=cpu, memory=GIB, gpus=gpus),
             pools=(GROW,) if must_grow else (),
             node_labels=(("size", "small"),) if wants_label else (),
         )
@@ -74,6 +76,7 @@ class Pools(RuleBasedStateMachine):
             assert node.takes_runs or node.id in self.world.tables.fleet.workers, "a worker's last run may end it"
             assert not shape.pools or node.pool in shape.pools
             assert set(shape.labels) <= set(node.labels)
+            assert (len(run.gpu_ids), set(run.gpu_ids) <= set(node.gpu_ids)) == (shape.needs.gpus, True)
             if self.is_closed and node.pool == GROW:
                 assert run.tenant == ACME
 
@@ -116,6 +119,13 @@ class Pools(RuleBasedStateMachine):
         if step is not None and step.verdict.by:
             assert not busy & {NodeId(name) for name in step.workers}
             self.changes.append(Change(at=self.now, by=step.verdict.by))
+
+    @rule(workers=st.integers(0, 3))
+    def scale_by_hand(self, workers: int) -> None:
+        """Past cooldowns, so it is no change of the autoscaler's; but never past the maximum, nor by ending a busy one."""
+        busy = {worker for worker in self.world.tables.fleet.workers if is_busy(self.world, worker)}
+        step = scale_by_hand(self.world, GROW, workers, now=self.now)
+        assert step.verdict.by >= 0 or not busy & {NodeId(name) for name in step.workers}
 
     # — the provider —
 
@@ -185,6 +195,8 @@ class Pools(RuleBasedStateMachine):
         for node in tables.nodes.values():
             live = [tables.runs[run] for run in tables.runs_on.get(node.id, ()) if not tables.runs[run].is_over]
             assert sum((run.needs for run in live), NOTHING).fits_in(node.capacity)
+            devices = [device for run in live for device in run.gpu_ids]
+            assert len(devices) == len(set(devices)) <= node.capacity.gpus, "a device belongs to one run"
         ground = tables.fleet.ground
         assert ground is not None
         assert sum((node.capacity for node in tables.nodes.values()), NOTHING).fits_in(ground.capacity)

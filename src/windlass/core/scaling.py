@@ -131,8 +131,17 @@ def _downward(scaling: Scaling, seen: Seen, floor: int) -> _Wish | None:
     pairs = _pairs(scaling, seen)
     if not pairs or seen.coming or any(value > trigger.down for trigger, value in pairs):
         return None
-    step = max(trigger.step_down for trigger, _ in pairs)
-    return _Wish(max(seen.size - step, least), "all measures at their lower marks")
+    size = max(_lowered(trigger, value, seen) for trigger, value in pairs)
+    return _Wish(max(size, least), "all measures at their lower marks")
+
+
+def _lowered(trigger: Trigger, value: int, seen: Seen) -> int:
+    """As many as bring the measure to its target, or a step fewer. Nobody is coming now, so the ready are all there are."""
+    if trigger.target and trigger.measure is Measure.DEPTH:
+        return seen.ready - seen.idle - (-value // trigger.target)
+    if trigger.target and trigger.measure is not Measure.WAIT:
+        return -(-seen.ready * value // trigger.target)
+    return seen.size - trigger.step_down
 
 
 def _grow(
