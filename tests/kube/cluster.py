@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.kube.binaries import kube_binaries
+from tests.kube.coredns import has_coredns
 from tests.kube.parts import (
     API_PORT,
     PAUSE,
@@ -139,7 +140,8 @@ class KubeCluster(Place):
 
     def _start_node(self) -> None:
         self._parts.enter_context(Scheduler(self))
-        self._parts.enter_context(Dns(self))
+        if has_coredns():
+            self._parts.enter_context(Dns(self))
         self.containerd = self._parts.enter_context(KubeContainerd(self))
         self.import_image(busybox.image_archive(PAUSE, command=("sleep", "infinity")))
         self.import_image(busybox.image_archive())

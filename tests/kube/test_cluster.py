@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.kube.cluster import KubeCluster
+from tests.kube.coredns import has_coredns
 from tests.kube.lab import Lab
 from tests.kube.operator import Operator
 from tests.parts.waiting import wait_for
@@ -19,6 +20,7 @@ def test_the_node_is_ready_and_says_its_version(cluster: KubeCluster) -> None:
     assert "v1.36" in cluster.kubectl("version")
 
 
+@pytest.mark.skipif(not has_coredns(), reason="NO COREDNS HERE, and it cannot be built")
 def test_a_pod_finds_a_service_by_its_name(lab: Lab, operator: Operator) -> None:
     if not isinstance(lab.cluster, KubeCluster):
         pytest.skip("what names mean in somebody else's cluster is not ours to say")
