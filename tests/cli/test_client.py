@@ -70,14 +70,18 @@ def test_a_list_that_is_behind_is_asked_for_again_and_taken_as_it_is_in_the_end(
 
 
 def test_a_server_that_is_busy_is_no_stranger_from_its_first_answer_on(stub: Stub) -> None:
-    stub.script("GET", (*problem(503, "read-model-behind", "the read model is behind"), {"Retry-After": "1"}))
+    behind = (*problem(503, "read-model-behind", "the read model is behind"), {"Retry-After": "1"})
+    stub.script("GET", behind)
+    stub.script("POST", behind)
     stub.jobs["a"] = a_job("a")
     connection, waits = Connection(url=stub.url, token="t0ken"), list[float]()
 
     def backoff(patience: Patience, *, is_known: bool) -> Backoff:
         return Backoff(patience, is_known=is_known, monotonic=lambda: sum(waits), sleep=waits.append)
 
-    assert Client(connection, transport=Transport(connection, backoff=backoff)).job("a")["metadata"]["name"] == "a"
+    client = Client(connection, transport=Transport(connection, backoff=backoff))
+    assert client.job("a")["metadata"]["name"] == "a"
+    assert client.cancel("a")["status"]["state"] == "CANCELLED", "it had not come to cancel it"
 
 
 def test_a_quota_refusal_is_not_repeated(stub: Stub, client: Client) -> None:

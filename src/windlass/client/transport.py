@@ -24,6 +24,8 @@ from windlass.core.errors import Invalid, Unavailable, WindlassError
 CHUNK = 1 << 16
 REVISION = "Windlass-Revision"
 STALE = "windlass-stale"
+BEHIND = "read-model-behind"
+"""Said before anything was done: the server did not come to look for what the call is about."""
 
 Query = Mapping[str, str | int | bool | list[str] | None]
 
@@ -105,7 +107,7 @@ class Transport:
                     raise exc.error from exc
                 failure, hold = exc.error, 0.0
             except Unavailable as exc:
-                if not repeatable:
+                if not repeatable and exc.code != BEHIND:
                     raise
                 if not was_known:  # it has answered: no stranger any more
                     was_known, backoff = True, self.new_backoff()
