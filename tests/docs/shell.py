@@ -80,7 +80,7 @@ def _bash(script: str, directory: Path, environ: Mapping[str, str]) -> tuple[str
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=180,
+        timeout=600,
     )
     return done.stdout, done.returncode
 

@@ -40,7 +40,7 @@ def test_a_script_also_works_on_plain_processes(
         env={**os.environ, **variables(process_server)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].startswith(last), done.stdout
@@ -58,7 +58,7 @@ def test_the_demo_runs_to_its_end_and_leaves_nothing(kind: str, engine: DockerEn
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=180,
+        timeout=600,
     )
     assert done.returncode == 0, done.stdout
     for told in (

@@ -66,7 +66,7 @@ class FreshClone(ServerProcess):
     def windlass(self, *words: str) -> str:
         command = [str(self.clone / ".venv/bin/windlass"), *words]
         return subprocess.run(
-            command, env=self.environment(), capture_output=True, text=True, timeout=120, check=True
+            command, env=self.environment(), capture_output=True, text=True, timeout=600, check=True
         ).stdout
 
 

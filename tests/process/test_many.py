@@ -59,7 +59,7 @@ async def test_two_hundred_at_once_all_end_as_they_should_and_leave_nothing_behi
         await eventually(lambda: "Z" not in _children(executor))
         await eventually(lambda: len(_children(executor)) <= 32)
         await eventually(lambda: _descriptors(executor) <= before_executor + 2 * len(_children(executor)))
-        assert _descriptors(os.getpid()) == before_server
+        assert _descriptors(os.getpid()) <= before_server  # fewer when somebody else's were collected meanwhile
         # The spare shims go too, all but one.
         await eventually(lambda: len(_children(executor)) == 1)
         assert _descriptors(executor) == before_executor + 2
