@@ -2,16 +2,20 @@
 
 from typing import Any
 
+import anyio
 import pytest
 
-from tests.api.home import ApiHome
+from tests.api.home import DEADLINE_SECONDS, ApiHome
+from tests.core.pool_home import node_of
 from windlass.core.model.ids import NodeId, PoolId
 from windlass.core.model.node import NodeState
+from windlass.core.world.workers import drain, join_node
 from windlass.wire.pooling import PoolManifest, PoolMetrics, ScalingHistory
 
 pytestmark = pytest.mark.anyio
 
 POOLS = "/api/v1/pools"
+STATES = ("idle", "busy", "coming", "ending")
 
 
 def document(name: str = "grow", **spec: Any) -> dict[str, Any]:
@@ -45,6 +49,36 @@ async def test_a_manifest_that_was_read_can_be_applied_and_changes_nothing(api: 
     again = await api.client.put(f"{POOLS}/grow", json=read, headers=admin)
     assert (again.status_code, again.json()["spec"]) == (200, read["spec"])
     assert api.home.plane.brain.world.number == before
+
+
+async def test_a_pools_metrics_tell_its_size_its_load_and_what_held_it_back(
+    api: ApiHome, admin: dict[str, str]
+) -> None:
+    brain, read_model, world = api.home.plane.brain, api.home.plane.read_model, api.home.plane.brain.world
+    scaling = {"max": 2, "worker": {"cpu": "1", "memory": "64Mi"}, "triggers": []}
+    await api.client.post(POOLS, json=document(paused=True, scaling=scaling), headers=admin)
+    for workers in (2, 2):
+        await api.client.post(f"{POOLS}/grow/scale", json={"workers": workers}, headers=admin)
+    first, second = sorted(world.tables.fleet.workers.values(), key=lambda worker: worker.id)
+    await brain.decide(lambda now: join_node(world, node_of(first, world), now=now))
+    busy = {"cpu": "500m", "memory": "16Mi", "gpu": 0}
+    await api.submit("sleep", "99999", name="one", pool="grow", resources=busy)
+    await api.until("one", "SCHEDULED")
+    await brain.decide(lambda now: drain(world, first.id, now=now))
+    await api.client.post(f"{POOLS}/grow/scale", json={"workers": 2}, headers=admin)
+    with anyio.fail_after(DEADLINE_SECONDS):
+        while not world.tables.fleet.workers[second.id].problem:
+            await read_model.beyond(read_model.revision)
+    assert await read_model.caught_up(timeout=DEADLINE_SECONDS)
+    text = (await api.client.get("/metrics")).text
+    told = dict(line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("windlass_pool_"))
+    workers = {state: told[f'windlass_pool_workers{{pool="grow",state="{state}"}}'] for state in STATES}
+    assert workers == {"idle": "0.0", "busy": "0.0", "coming": "1.0", "ending": "1.0"}
+    assert told['windlass_pool_workers_max{pool="grow"}'] == "2.0"
+    assert told['windlass_pool_scaling_total{direction="up",pool="grow"}'] == "1.0"
+    assert told['windlass_pool_held_total{by="maximum",pool="grow"}'] == "1.0"
+    assert told['windlass_pool_provisioned_total{outcome="ready",pool="grow"}'] == "1.0"
+    assert float(told['windlass_pool_refusals_total{pool="grow"}']) >= 1, "nobody here makes the second one"
 
 
 async def test_every_fault_is_named_at_once(api: ApiHome, admin: dict[str, str]) -> None:

@@ -80,5 +80,6 @@ async def _metrics(here: Context) -> Response:
     here.metrics.jobs(await here.plane.read_model.counts())
     urgent, missed = here.plane.deadlines()
     here.metrics.deadlines({urgency.name.lower().replace("_", "-"): count for urgency, count in urgent.items()}, missed)
+    here.metrics.pools(here.plane.pools.figures())
     page = await anyio.to_thread.run_sync(here.metrics.page)
     return Response(page, media_type=CONTENT_TYPE)

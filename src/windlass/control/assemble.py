@@ -18,6 +18,7 @@ from windlass.control.readmodel import PATIENCE_SECONDS, Offload, ReadModel
 from windlass.control.runtimes import Runtimes
 from windlass.control.secrets import Secrets
 from windlass.control.specs import Specs
+from windlass.control.tallies import Tallies
 from windlass.control.tenants import Tenants
 from windlass.control.terminals import Terminals
 from windlass.control.treasury import Treasury
@@ -81,6 +82,8 @@ async def assemble(
     committer.listen(treasury.committed)
     autoscaler = Autoscaler(brain, provisioners or {})
     committer.listen(autoscaler.committed)
+    tallies = Tallies()
+    committer.listen(tallies.committed)
     return ControlPlane(
         brain=brain,
         dispatch=dispatch,
@@ -89,7 +92,7 @@ async def assemble(
         read_model=read_model,
         tenants=Tenants(brain),
         audit=AuditTrail(brain),
-        pools=Pools(brain, machine),
+        pools=Pools(brain, machine, tallies),
         autoscaler=autoscaler,
         janitor=janitor,
         webhooks=webhooks,

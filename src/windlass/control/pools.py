@@ -5,11 +5,12 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from windlass.control.brain import Brain
+from windlass.control.tallies import Tallies
 from windlass.core.model.ids import Millis, NodeId, PoolId
 from windlass.core.model.money import PriceBook
 from windlass.core.model.node import Node
 from windlass.core.model.pool import Pool, Worker
-from windlass.core.scaling import ScalingStep, Seen
+from windlass.core.scaling import PoolFigures, ScalingStep, Seen
 from windlass.core.world import growth, pools, workers
 from windlass.core.world.world import World
 from windlass.ports.runtime import Machine
@@ -18,9 +19,10 @@ Edit = Callable[[Pool, PriceBook | None], tuple[Pool, PriceBook | None]]
 
 
 class Pools:
-    def __init__(self, brain: Brain, machine: Machine) -> None:
+    def __init__(self, brain: Brain, machine: Machine, tallies: Tallies) -> None:
         self._brain = brain
         self._machine = machine
+        self._tallies = tallies
 
     @property
     def _world(self) -> World:
@@ -54,6 +56,14 @@ class Pools:
         if pool.provisioner != pools.SLICE or not self._machine.slices_lack:
             return ""
         return f"its workers have no cgroup of their own, each run only its own limits: {self._machine.slices_lack}"
+
+    def figures(self) -> list[PoolFigures]:
+        """Of dynamic pools, as they are now and what they did since the server started."""
+        return [
+            PoolFigures(pool=pool.id, workers_max=pool.scaling.workers_max, seen=seen, tally=self._tallies.of(pool.id))
+            for pool in self.all()
+            if pool.scaling is not None and (seen := self.seen(pool)) is not None
+        ]
 
     async def create(self, pool: Pool, prices: PriceBook | None) -> tuple[Pool, int]:
         made = self._equipped(pool)

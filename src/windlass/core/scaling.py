@@ -8,7 +8,7 @@ back, so what is counted as removable is what the World says is idle.
 from collections.abc import Sequence
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from windlass.core.model.ids import Millis, PoolId
 from windlass.core.model.pool import Change, Measure, Scaling, Trigger
@@ -49,6 +49,8 @@ class Verdict(Struct, frozen=True, kw_only=True, omit_defaults=True):
     wanted: int = 0
     """By the rule alone."""
     held: tuple[str, ...] = ()
+    holds: tuple[str, ...] = ()
+    """The kinds of these, in the same order: `maximum`, `cooldown`, `rate`, `busy`."""
 
 
 class ScalingStep(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="pool-scaled"):
@@ -62,6 +64,30 @@ class ScalingStep(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="po
     verdict: Verdict
     workers: tuple[str, ...] = ()
     """Asked for, or given back."""
+
+
+class PoolTally(Struct, kw_only=True):
+    """What a pool did since the server started."""
+
+    steps: dict[str, int] = field(default_factory=dict)
+    """`up`, `down`, `held`"""
+    holds: dict[str, int] = field(default_factory=dict)
+    """What held steps back, by its kind."""
+    ready: int = 0
+    """Workers that came,"""
+    ready_ms: int = 0
+    """and the time they took, together."""
+    given_up: int = 0
+    """Workers that did not."""
+    refusals: int = 0
+    """New words of its provisioner about why it could not."""
+
+
+class PoolFigures(Struct, frozen=True, kw_only=True):
+    pool: PoolId
+    workers_max: int
+    seen: Seen
+    tally: PoolTally
 
 
 class _Wish(Struct, frozen=True):
@@ -147,27 +173,27 @@ def _lowered(trigger: Trigger, value: int, seen: Seen) -> int:
 def _grow(
     scaling: Scaling, seen: Seen, past: Sequence[Change], now: Millis, wish: _Wish, *, is_urgent: bool
 ) -> Verdict:
-    held: list[str] = []
+    held: list[tuple[str, str]] = []
     by = wish.size - seen.size
     room = scaling.workers_max - seen.size - seen.ending
-    by = _bounded(by, room, f"maximum {scaling.workers_max}", held)
+    by = _bounded(by, room, ("maximum", f"maximum {scaling.workers_max}"), held)
     if not is_urgent and by > 0:
         left = _cooling(past, now, scaling.cooldown_up_ms, is_up=True)
-        by = _bounded(by, 0, f"cooldown, {spoken(_seconds(left))} left", held) if left else by
+        by = _bounded(by, 0, ("cooldown", f"cooldown, {spoken(_seconds(left))} left"), held) if left else by
     rate = scaling.up_per_minute - _within_a_minute(past, now, is_up=True)
-    by = _bounded(by, rate, f"at most {scaling.up_per_minute} more a minute", held)
-    return Verdict(by=max(0, by), rule=wish.rule, wanted=wish.size, held=tuple(held))
+    by = _bounded(by, rate, ("rate", f"at most {scaling.up_per_minute} more a minute"), held)
+    return _verdict(max(0, by), wish, held)
 
 
 def _shrink(scaling: Scaling, seen: Seen, past: Sequence[Change], now: Millis, wish: _Wish) -> Verdict:
-    held: list[str] = []
+    held: list[tuple[str, str]] = []
     by = seen.size - wish.size
-    by = _bounded(by, seen.idle, "the others are busy", held)
+    by = _bounded(by, seen.idle, ("busy", "the others are busy"), held)
     left = _cooling(past, now, scaling.cooldown_down_ms, is_up=False)
-    by = _bounded(by, 0, f"cooldown, {spoken(_seconds(left))} left", held) if left else by
+    by = _bounded(by, 0, ("cooldown", f"cooldown, {spoken(_seconds(left))} left"), held) if left else by
     rate = scaling.down_per_minute - _within_a_minute(past, now, is_up=False)
-    by = _bounded(by, rate, f"at most {scaling.down_per_minute} fewer a minute", held)
-    return Verdict(by=-max(0, by), rule=wish.rule, wanted=wish.size, held=tuple(held))
+    by = _bounded(by, rate, ("rate", f"at most {scaling.down_per_minute} fewer a minute"), held)
+    return _verdict(-max(0, by), wish, held)
 
 
 def _pairs(scaling: Scaling, seen: Seen) -> list[tuple[Trigger, int]]:
@@ -175,10 +201,16 @@ def _pairs(scaling: Scaling, seen: Seen) -> list[tuple[Trigger, int]]:
     return [(trigger, values[trigger.measure]) for trigger in scaling.triggers if trigger.measure in values]
 
 
-def _bounded(by: int, most: int, reason: str, held: list[str]) -> int:
+def _verdict(by: int, wish: _Wish, held: list[tuple[str, str]]) -> Verdict:
+    words, kinds = tuple(said for _, said in held), tuple(kind for kind, _ in held)
+    return Verdict(by=by, rule=wish.rule, wanted=wish.size, held=words, holds=kinds)
+
+
+def _bounded(by: int, most: int, hold: tuple[str, str], held: list[tuple[str, str]]) -> int:
+    """`hold`: its kind and its words."""
     if by <= most:
         return by
-    held.append(reason)
+    held.append(hold)
     return max(0, most)
 
 

@@ -1,15 +1,18 @@
 """The API's own measures, and the page Prometheus reads."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from windlass.core.scaling import PoolFigures
+from windlass.observe.pools import PoolMetrics
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 class ApiMetrics:
-    """Rate, errors and latency by route. Labels have few values: never a tenant, a name or an address."""
+    """Rate, errors and latency by route. Labels have few values: a pool's name, but never a tenant, a job or an address."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
@@ -31,6 +34,7 @@ class ApiMetrics:
         )
         self._missed = Counter("windlass_sla_missed_total", "Deadlines passed while jobs waited.", registry=registry)
         self._missed_seen = 0
+        self._pools = PoolMetrics(registry)
         self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def request(self, route: str, method: str, status: int, seconds: float) -> None:
@@ -58,6 +62,9 @@ class ApiMetrics:
             self._sla.labels(state).set(count)
         self._missed.inc(max(0, missed - self._missed_seen))
         self._missed_seen = missed
+
+    def pools(self, figures: Sequence[PoolFigures]) -> None:
+        self._pools.update(figures)
 
     def stream_opened(self) -> None:
         self._streams.inc()

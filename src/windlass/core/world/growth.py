@@ -50,14 +50,17 @@ def scale_by_hand(world: World, pool: PoolId, workers: int, *, now: Millis) -> S
             hint="change its minimum or maximum first",
         )
     seen = look(world, found, scaling, now=now)
-    by, held = workers - seen.size, []
+    by, held, holds = workers - seen.size, [], []
     if by > 0 and by > (room := max(0, scaling.workers_max - seen.size - seen.ending)):
         by = room
         held.append(f"maximum {scaling.workers_max}, of which {seen.ending} are being given back")
+        holds.append("maximum")
     if -by > seen.idle:
         by = -seen.idle
         held.append("the others are busy")
-    return _carry_out(world, found, seen, Verdict(by=by, rule="by hand", wanted=workers, held=tuple(held)), now)
+        holds.append("busy")
+    verdict = Verdict(by=by, rule="by hand", wanted=workers, held=tuple(held), holds=tuple(holds))
+    return _carry_out(world, found, seen, verdict, now)
 
 
 def give_up(world: World, pool: PoolId, *, now: Millis) -> list[NodeId]:
