@@ -31,7 +31,7 @@ async def live_home(**options: Any) -> AsyncIterator[LiveHome]:
             await serve(api.app, host="127.0.0.1", port=0, task_status=task_status)
 
         port: int = await tasks.start(listen)
-        timeout = aiohttp.ClientTimeout(total=30)
+        timeout = aiohttp.ClientTimeout(total=300)
         async with aiohttp.ClientSession(headers=api.bearer(), timeout=timeout) as session:
             yield LiveHome(api=api, port=port, session=session)
         tasks.cancel_scope.cancel()

@@ -14,13 +14,13 @@ FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
-PATIENCE_MS = 60_000
+PATIENCE_MS = 180_000
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as play:
-        chromium = play.chromium.launch(executable_path=program("chromium"), args=FLAGS)
+        chromium = play.chromium.launch(executable_path=program("chromium"), args=FLAGS, timeout=PATIENCE_MS)
         yield chromium
         chromium.close()
 
