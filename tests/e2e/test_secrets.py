@@ -94,7 +94,7 @@ def test_a_secret_removed_before_the_start_fails_the_run_once_and_says_why(serve
     if words := image_of(server):
         manifest["spec"]["image"] = words[0]  # type: ignore[index]
     server.client().create(manifest)
-    assert server.cli("secrets", "rm", "fleeting").err.strip() == "still referred to by too-late"
+    assert "still referred to by too-late" in server.cli("secrets", "rm", "fleeting").out
     server.cli("release", "too-late")
     ended = wait_for(lambda: over(server, "too-late"), DEADLINE, "the job to end")
     assert (ended["status"]["state"], ended["status"]["reason"]) == ("FAILED", "SecretMissing")
