@@ -502,10 +502,12 @@ class Terminals:
 
     async def test_a_run_without_a_terminal_is_heard_from_its_first_line_to_its_last(self, harness: Harness) -> None:
         need(harness, Trait.TERMINAL)
-        assignment = await started(harness, "plain", Say(b"one\n"), Sleep(1), Say(b"two\n", Stream.STDERR), Exit(5))
+        steps = (Say(b"one\n"), Await("go"), Say(b"two\n", Stream.STDERR), Exit(5))
+        assignment = await started(harness, "plain", *steps)
         await until_it_says(harness.runtime, assignment.run, b"one")
         with anyio.fail_after(DEADLINE_SECONDS):
             async with harness.runtime.attach(assignment.run) as terminal:
+                await put_files(harness, assignment.volume, "", {"go": b""})  # not before somebody listens
                 said = await all_said(terminal)
                 assert await terminal.exit_code() == 5
         assert said == {Stream.STDOUT: b"one\n", Stream.STDERR: b"two\n"}
