@@ -219,7 +219,7 @@ def a_lab() -> Iterator[Lab]:
 
 def docker(host: str, *arguments: str, stdin: bytes | None = None) -> str:
     command = [present.program("docker"), "-H", host, *arguments]
-    return subprocess.run(command, input=stdin, capture_output=True, check=True, timeout=120).stdout.decode()
+    return subprocess.run(command, input=stdin, capture_output=True, check=True, timeout=600).stdout.decode()
 
 
 def docker_ids(host: str) -> dict[str, str]:

@@ -31,7 +31,7 @@ from tests.parts.engine_api import EngineApi, EngineRefused
 EXAMPLE = Path(__file__).parents[2] / "examples" / "inference"
 REPOSITORY = "windlass-test/inference"
 BASE = "windlass-test/inference-base"
-DEADLINE_SECONDS = 240
+DEADLINE_SECONDS = 800
 KEPT = 2  # of each kind: this recipe and the one before, so that going back and forth builds nothing
 
 DEBIAN_PACKAGES = ("python3", "python3-pip", "libstdc++6", "libgcc-s1")
@@ -112,7 +112,7 @@ def _make_base(archive: Path) -> None:
         rootfs = Path(scratch, "rootfs")
         rootfs.mkdir()
         for package in _download_packages(Path(scratch)):
-            subprocess.run([present.program("dpkg-deb"), "-x", package, rootfs], check=True, timeout=240)
+            subprocess.run([present.program("dpkg-deb"), "-x", package, rootfs], check=True, timeout=800)
         for directory in UNWANTED:
             shutil.rmtree(rootfs / directory, ignore_errors=True)
         python = os.readlink(rootfs / "usr" / "bin" / "python3")  # "python3.11": the wheels are this one's
@@ -135,11 +135,11 @@ def _download_packages(scratch: Path) -> list[Path]:
         "-o", "Debug::NoLocking=1", "-o", "APT::Sandbox::User=root",
     ]  # fmt: skip
     install = ["--download-only", "install", *DEBIAN_PACKAGES]
-    done = subprocess.run([*apt, *install], capture_output=True, text=True, timeout=240)
+    done = subprocess.run([*apt, *install], capture_output=True, text=True, timeout=800)
     if done.returncode:  # the machine's own lists are absent or old: fetch fresh ones, without touching those
         own_lists = ["-o", f"Dir::State::lists={lists}"]
-        subprocess.run([*apt, *own_lists, "update"], capture_output=True, timeout=240)
-        done = subprocess.run([*apt, *own_lists, *install], capture_output=True, text=True, timeout=240)
+        subprocess.run([*apt, *own_lists, "update"], capture_output=True, timeout=800)
+        done = subprocess.run([*apt, *own_lists, *install], capture_output=True, text=True, timeout=800)
     if done.returncode:
         raise RuntimeError(f"apt-get could not download {', '.join(DEBIAN_PACKAGES)}: {done.stderr.strip()}")
     return sorted(archives.glob("*.deb"))
@@ -157,7 +157,7 @@ def _pip(command: str, *arguments: str) -> None:
     subprocess.run(
         [sys.executable, "-m", "pip", command, *flags, *arguments],
         check=True,
-        timeout=280,
+        timeout=800,
         env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore"},
     )
 

@@ -74,5 +74,5 @@ class Workbench:
             cwd=self.volume,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
         )

@@ -53,7 +53,7 @@ class EngineApi:
         query: dict[str, Any] | None = None,
         body: Any = None,
         headers: dict[str, str] | None = None,
-        timeout: float = 60,
+        timeout: float = 300,
         version: str = API_VERSION,
     ) -> bytes:
         """One request; bytes go as a tar archive, anything else as JSON. EngineRefused for an answer from 400 on."""

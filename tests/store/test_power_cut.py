@@ -23,7 +23,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     directory = tmp_path_factory.mktemp("power")
     seed = random.randrange(1 << 32)
     command = [sys.executable, "-m", "tests.store.power_cut", str(directory), str(seed), str(CUTS), str(COMMITS)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["acknowledged"] >= COMMITS
     images = sorted(directory.glob("cut-*"))
