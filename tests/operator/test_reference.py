@@ -47,11 +47,17 @@ def test_the_manifest_is_whole_and_gives_no_power_over_the_cluster() -> None:
         "Namespace",
         "ServiceAccount",
         "ClusterRole",
+        "ClusterRole",
+        "ClusterRole",
         "ClusterRoleBinding",
         "Deployment",
     ]
-    rules = next(one for one in documents if one["kind"] == "ClusterRole")["rules"]
-    assert not any("*" in rule[part] for rule in rules for part in ("apiGroups", "resources", "verbs"))
+    roles = {one["metadata"]["name"]: one["rules"] for one in documents if one["kind"] == "ClusterRole"}
+    assert set(roles) == {"windlass-operator", "windlass-server", "windlass-server-runs"}
+    everything = [rule for rules in roles.values() for rule in rules]
+    assert not any("*" in rule[part] for rule in everything for part in ("apiGroups", "resources", "verbs"))
+    assert documents[6]["roleRef"]["name"] == "windlass-operator"  # those of a server are bound to nobody
+    rules = roles["windlass-operator"]
     assert not any("secrets" in rule["resources"] for rule in rules)
     deployment = documents[-1]["spec"]
     assert (deployment["replicas"], deployment["strategy"]) == (1, {"type": "Recreate"})
