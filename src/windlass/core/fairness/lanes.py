@@ -146,7 +146,7 @@ class Lane:
     def _advance(self, strays: Strays) -> None:
         """The head has left, and the next one is not simply the first of those behind it."""
         behind = self.behind
-        while behind and strays.was_gone(behind[1]):
+        while behind and strays.gone and strays.was_gone(behind[1]):
             behind.popleft()
             behind.popleft()
         late = strays.first_rank()
@@ -175,7 +175,7 @@ class Share:
     They lie in a heap and each knows its place in it, so that one whose head has changed is moved: `heapq` could only push.
     """
 
-    __slots__ = ("asleep", "bar", "count", "finish", "first", "heap", "held", "is_stale", "listed", "number", "tenant")
+    __slots__ = ("asleep", "bar", "count", "finish", "first", "heap", "held", "listed", "number", "ready", "tenant")
     is_band: Final = False
     is_parked: Final = False
     is_hopeless: Final = False
@@ -186,9 +186,9 @@ class Share:
         self.finish = 0
         self.count = 0
         self.asleep: set[Lane] = set()
-        self.is_stale = True
-        """What is listed may be lower than the truth. If not, nothing need be computed when it surfaces."""
         self.listed: Entry | None = None
+        self.ready: Lane | None = None
+        """Its first, when what is listed is the truth: nothing need be computed when it surfaces. What changes it unsets this."""
         self.heap: list[Lane] = []
         self.first: Lane | None = None
         """Of the heap; whoever is next is found without it."""
@@ -228,11 +228,9 @@ class Share:
             self.listed = None
             order.drop_first()
             return None
-        if not self.is_stale:
-            return lane
-        self.is_stale = False
+        self.ready = lane
         self.listed = true = (((self.finish - lane.early) << RANK_BITS) + lane.rank << NUMBER_BITS) + self.number
-        return lane if true == entry or order.raise_first(true) else None
+        return lane if order.raise_first(true) else None
 
     def first_lane(self) -> Lane | None:
         """The lane whose head is its next; none while nothing of it is in the running."""
@@ -280,7 +278,6 @@ class Band:
         "heap",
         "is_hopeless",
         "is_parked",
-        "is_stale",
         "key_in_queue",
         "lanes",
         "listed",
@@ -291,6 +288,8 @@ class Band:
         "yields",
     )
     is_band: Final = True
+    ready: Final = None
+    """Never: the tags of tenants asleep in it change without its knowledge."""
 
     def __init__(self, number: int, key_in_queue: BandKey) -> None:
         self.number = number
@@ -302,8 +301,6 @@ class Band:
         """Parked only because it would have delayed somebody who was first."""
         self.is_hopeless = False
         """Parked, and no node there is could ever take it: nothing is kept free for it."""
-        self.is_stale = True
-        """Always: tags of the tenants asleep in it change without its knowledge."""
         self.waiting: Reasons = ()
         """Why it was parked: each reason with the nodes it ruled out."""
         self.scarce = ""

@@ -34,7 +34,11 @@ class Order:
 
     def push(self, entry: int) -> None:
         self.count += 1
-        self._insert(entry)
+        at = bisect_right(self._bounds, entry)
+        if at:
+            self._blocks[at - 1].append(entry)
+        else:
+            self._come_near(entry)
 
     def drop_first(self) -> None:
         self.count -= 1
@@ -43,26 +47,23 @@ class Order:
             self._open_block()
 
     def raise_first(self, entry: int) -> bool:
-        """The first one becomes `entry`, which is higher; False when another is first now."""
+        """The first one becomes `entry`, which is no lower; False when another is first now."""
         near = self.near
         if len(near) > 1 and near[1] > entry:
             near[0] = entry
             return True
         del near[0]
-        bounds = self._bounds
-        if bounds and entry >= bounds[0]:
-            self._blocks[bisect_right(bounds, entry) - 1].append(entry)
+        at = bisect_right(self._bounds, entry)
+        if at:
+            self._blocks[at - 1].append(entry)
         else:
-            self._insert(entry)
+            self._come_near(entry)
         if not self.near:
             self._open_block()
         return self.near[0] is entry
 
-    def _insert(self, entry: int) -> None:
-        at = bisect_right(self._bounds, entry)
-        if at:
-            self._blocks[at - 1].append(entry)
-            return
+    def _come_near(self, entry: int) -> None:
+        """Below every bound."""
         near = self.near
         insort(near, entry)
         if len(near) > 2 * _BLOCK:

@@ -85,7 +85,7 @@ class WaitingQueue:
         if lane.discard(job) and lane.rank > share.bar and lane.count and not lane.is_asleep:
             share.sink(lane)
         share.count -= 1
-        share.is_stale = True
+        share.ready = None
         self._count -= 1
         if not lane.count:
             self._close_lane(lane)
@@ -106,15 +106,15 @@ class WaitingQueue:
         while order.near:
             entry = order.near[0]
             source = sources[entry & NUMBER_MASK]
-            if source is None or source.listed != entry or source.is_parked:
+            if source is None or source.listed != entry:
                 order.drop_first()
                 continue
-            lane = source.surface(entry, order)
+            lane = source.ready
             if lane is None:
-                continue
-            if source.is_band:
-                self._wake(lane)
-            elif lane.band.is_parked:
+                lane = self._surface(source, entry)
+                if lane is None:
+                    continue
+            if lane.band.is_parked:
                 self._put_to_sleep(lane)
             else:
                 self._served = lane
@@ -150,7 +150,7 @@ class WaitingQueue:
         share = self._share_of(tenant) or self._open_share(tenant)
         has_fallen = finish < share.finish
         share.finish = finish
-        share.is_stale = True
+        share.ready = None
         entry, near = share.listed, self._running.near
         if has_fallen:
             self._relist(share)
@@ -164,7 +164,7 @@ class WaitingQueue:
         self._leads = (0, lead // 2, lead)
         for lane in self._urgent:
             lane.early = self._leads[lane.level]
-            lane.share.is_stale = True
+            lane.share.ready = None
             self._relist(lane.share)
 
     # — parking: a shape finds no place; holding: a tenant is at a limit of its own —
@@ -200,7 +200,7 @@ class WaitingQueue:
     def hold(self, tenant: TenantId, reasons: Reasons) -> None:
         """The tenant is at a limit of its own: out of the running, all its lanes, until `let_go`. It keeps its tag."""
         share = self._shares.get(tenant) or self._open_share(tenant)
-        share.held, share.is_stale = reasons, True
+        share.held, share.ready = reasons, None
 
     def let_go(self, tenant: TenantId) -> None:
         """Something of its was released, or its limits have changed: it may try again. Asking for no reason is fine."""
@@ -238,6 +238,17 @@ class WaitingQueue:
         lane = self._served
         return lane.share if lane is not None and lane.share.tenant == tenant else self._shares.get(tenant)
 
+    def _surface(self, source: Share | Band, entry: Entry) -> Lane | None:
+        """The lane of a share whose turn it is. None: the entry was not true, or a band's; now somebody else is first."""
+        if source.is_parked:
+            self._running.drop_first()
+            return None
+        lane = source.surface(entry, self._running)
+        if lane is not None and source.is_band:
+            self._wake(lane)
+            return None
+        return lane
+
     def _list(self, source: Share | Band) -> None:
         """Into its order with its true key, unless an entry is there that is no higher."""
         lane = source.first_lane()
@@ -246,7 +257,9 @@ class WaitingQueue:
         entry = source.true_entry(lane)
         if source.listed is not None and source.listed <= entry:
             return
-        source.listed, source.is_stale = entry, source.is_band
+        source.listed = entry
+        if isinstance(source, Share):
+            source.ready = lane
         order = self._blocked if source.is_parked else self._running
         order.push(entry)
         if len(order) > 2 * len(self._sources) + SLACK:
@@ -280,7 +293,7 @@ class WaitingQueue:
         share = lane.share
         share.remove(lane)
         share.asleep.add(lane)
-        share.is_stale = lane.is_asleep = True
+        share.ready, lane.is_asleep = None, True
         self._list_lane(lane)
 
     # — opening and closing —

@@ -33,7 +33,7 @@ class Strays:
     def first_rank(self) -> Rank:
         """Of those that came late; above every rank when there are none."""
         late = self.late
-        while late and self.was_gone(late[0][2]):
+        while late and self.gone and self.was_gone(late[0][2]):
             heappop(late)
         return late[0][0] if late else NEVER
 
