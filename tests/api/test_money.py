@@ -184,6 +184,9 @@ async def test_a_session_takes_no_wishes_and_an_unknown_field_opens_none(api: Ap
     assert (refused.status_code, [fault["field"] for fault in refused.json()["faults"]]) == (400, ["x"])
     assert await api.trace() == before
     assert (await api.client.post("/api/v1/tenants/local/burst", json={})).status_code == 201
+    kept = await api.client.request("DELETE", "/api/v1/tenants/local/burst", json={"session": "another"})
+    assert (kept.status_code, [fault["field"] for fault in kept.json()["faults"]]) == (400, ["body"])
+    assert (await api.client.delete("/api/v1/tenants/local/burst")).status_code == 200
 
 
 async def test_a_full_quota_opens_a_session_by_policy_and_its_price_is_in_the_ledger(api: ApiHome) -> None:

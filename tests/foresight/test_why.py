@@ -565,3 +565,7 @@ async def test_a_plan_is_told_and_nothing_is_done(scene: Scene) -> None:
     assert first["price"] > 0
     assert (second["accepted"], second["refusal"]["code"]) == (False, "fits-nowhere")
     assert await scene.api.trace() == before
+    tenant = {"apiVersion": "windlass.dev/v1", "kind": "Tenant", "metadata": {"name": "t"}, "spec": {"weight": 2}}
+    refused = await scene.api.client.post("/api/v1/plan", json={"items": [items[0], tenant]})
+    said = "a Tenant is no job: only jobs are taken here; windlass apply takes it"
+    assert (refused.status_code, refused.json()["faults"]) == (400, [{"field": "items[1].kind", "message": said}])

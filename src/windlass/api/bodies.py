@@ -12,10 +12,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message
 
 from windlass.api.problems import TooSlow, Unsupported
-from windlass.core.errors import Invalid, TooLarge
+from windlass.core.errors import Fault, Invalid, TooLarge
 from windlass.wire import documents
 from windlass.wire.documents import JSON_TYPE, YAML_TYPES, DocumentLimits
-from windlass.wire.faults import validate
+from windlass.wire.faults import invalid, validate
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -55,6 +55,12 @@ async def read_document(request: Request, *, bytes_max: int, takes_yaml: bool = 
 async def read_model(request: Request, model: type[ModelT], *, bytes_max: int) -> ModelT:
     _, data = await read_document(request, bytes_max=bytes_max)
     return validate(model, data, what="the request")
+
+
+def refuse_body(request: Request) -> None:
+    """Of a request that has nothing to say: what somebody wrote there would be passed over in silence."""
+    if request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers:
+        raise invalid("the request", [Fault("body", "is not expected here")])
 
 
 async def stream_body(request: Request, *, bytes_max: int) -> AsyncIterator[bytes]:

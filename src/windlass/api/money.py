@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from windlass.api.answers import answer
 from windlass.api.auth import Identity
-from windlass.api.bodies import read_model
+from windlass.api.bodies import read_model, refuse_body
 from windlass.api.context import Admin, Context, Here, Reader, Writer
 from windlass.api.openapi import REFUSALS, json_body
 from windlass.core.errors import Fault, Invalid, NotFound
@@ -97,8 +97,9 @@ async def open_burst(request: Request, here: Here, caller: Writer, name: TenantN
 
 
 @router.delete("/tenants/{name}/burst", response_model=money.BurstItem)
-async def end_burst(here: Here, caller: Writer, name: TenantName) -> Response:
-    """Before its time. What runs goes on, at the plain price."""
+async def end_burst(request: Request, here: Here, caller: Writer, name: TenantName) -> Response:
+    """Before its time. What runs goes on, at the plain price. Takes no body."""
+    refuse_body(request)
     session, revision = await here.plane.treasury.end_burst(_own(caller, name))
     return answer(_burst(here, session), revision=revision)
 

@@ -1,11 +1,15 @@
 """Many manifests in one document, judged whole: every fault of every item, at `items[n]`. `manifests` tries by parts first."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from windlass.core.errors import Fault, Invalid
 from windlass.core.model.submission import Submission
 from windlass.wire.faults import FAULTS_MAX, invalid
 from windlass.wire.job import NO_POOLS, read_manifest
+
+_APPLIED: Final = frozenset({"Tenant", "Pool"})
+"""Kinds that have a door of their own."""
 
 
 def read_bulk(
@@ -16,6 +20,11 @@ def read_bulk(
     submissions: list[Submission] = []
     faults: list[Fault] = []
     for number, item in enumerate(items):
+        if other := _other_kind(item):
+            faults.append(
+                Fault(f"items[{number}].kind", f"{other} is no job: only jobs are taken here; windlass apply takes it")
+            )
+            continue
         try:
             submissions.append(read_manifest(item, runtime=runtime, preset_image=preset_image, pools=pools))
         except Invalid as exc:
@@ -25,6 +34,12 @@ def read_bulk(
     if faults:
         raise invalid("the batch", faults)
     return submissions
+
+
+def _other_kind(item: object) -> str:
+    """Of a document that is meant for another door: what it lacks as a job would only bury that."""
+    kind = item.get("kind") if isinstance(item, Mapping) else None
+    return f"a {kind}" if isinstance(kind, str) and kind in _APPLIED else ""
 
 
 def _items(data: object, items_max: int) -> Sequence[object]:

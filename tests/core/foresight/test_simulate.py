@@ -134,6 +134,14 @@ def test_a_pool_nobody_has_is_named() -> None:
     assert "there are p" in refused.value.faults[0].message
 
 
+def test_a_tenant_nobody_has_is_named_and_all_of_them_are_somebody() -> None:
+    with pytest.raises(Invalid) as refused:
+        simulate(a_trace(a_job()), parse_variant("wfq weight.nobody=3 quota.noone.jobs=1 weight.*=2"))
+    assert [fault.field for fault in refused.value.faults] == ["weight.nobody", "quota.noone"]
+    assert "there are" in refused.value.faults[0].message
+    simulate(a_trace(a_job()), parse_variant("wfq weight.*=2"))
+
+
 def test_the_figures_are_those_of_an_example_done_by_hand() -> None:
     trace = a_trace(a_job(due=1_000), a_job(due=30_000), a_job(60_000, ran=60_000), cores=1)
     figures = measure(trace, simulate(trace, parse_variant("fifo")))

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from windlass.core.errors import Fault, Invalid, WindlassError
 from windlass.core.foresight.trace import NODES_MAX, SimPool, Trace, TracedJob
-from windlass.core.foresight.variant import Order, Variant, resources_of
+from windlass.core.foresight.variant import EVERYONE, Order, Variant, resources_of
 from windlass.core.model.facts import RunEnded, RunStarted
 from windlass.core.model.ids import JobId, Millis, NodeId, PoolId, RunId, VolumeId
 from windlass.core.model.job import JobSpec
@@ -34,6 +34,7 @@ from windlass.core.world.world import Policy, Queueing, World
 Told = Callable[[int, int], None]
 """How many jobs are over, of how many."""
 
+_NAMED_MAX: Final = 10
 _JOURNAL_MAX: Final = 4_096
 _PLACES_AT_ONCE: Final = 1_024
 _TELL_EVERY: Final = 1_000
@@ -77,6 +78,7 @@ class _Replay:
         self._trace = trace
         self._variant = variant
         self._told = told or (lambda done, total: None)
+        check_tenants(trace, variant)
         self._pools = sized(trace.pools, variant)
         queueing = Queueing.FIRST_COME if variant.order is Order.FIFO else Queueing.FAIR
         self._world = World(epoch=1, policy=Policy(queueing=queueing, is_backfilling=variant.is_backfilling))
@@ -279,6 +281,23 @@ class _Outages:
             (self._each[pool_of(node)], Millis(max(0, min(end, end if back is None else back) - at)))
             for node, at, back in self._gone
         )
+
+
+def check_tenants(trace: Trace, variant: Variant) -> None:
+    """Invalid for a tenant that has no job here: a misspelt name would change nothing, in silence."""
+    if not variant.weights and not variant.limits:
+        return
+    tenants = trace.tenants
+    known = {*tenants, EVERYONE}
+    named = [
+        (f"{word}.{who}", who)
+        for word, given in (("weight", variant.weights), ("quota", variant.limits))
+        for who, _ in given
+    ]
+    some = ", ".join(tenants[:_NAMED_MAX]) + (", …" if len(tenants) > _NAMED_MAX else "")
+    faults = [Fault(field, f"there is no such tenant; there are {some}") for field, who in named if who not in known]
+    if faults:
+        raise Invalid(f"the variant {variant.name!r} does not suit this trace", code="variant", faults=faults)
 
 
 def sized(pools: tuple[SimPool, ...], variant: Variant) -> tuple[SimPool, ...]:
