@@ -4,6 +4,7 @@
 `queued_max`) and count from the start; then the tenant is held out of the running until something of it is released.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from windlass.core.admission.usage import Usage
@@ -14,6 +15,8 @@ from windlass.core.model.resources import NOTHING, Resources
 from windlass.core.model.spans import spoken
 from windlass.core.model.tenant import SHARE, Quota, QuotaPolicy, Tenant
 
+_BURST: Final = QuotaPolicy.BURST
+_REJECT: Final = QuotaPolicy.REJECT
 _RETRY_MAX_SECONDS: Final = 300
 _FIELDS: Final = {
     "quota-gpu": "spec.resources.gpu",
@@ -25,7 +28,7 @@ _FIELDS: Final = {
 def check_ever(tenant: Tenant, needs: Resources) -> None:
     """Invalid for what alone is more than the tenant could ever hold: no waiting helps."""
     quota = tenant.quota
-    factor = tenant.burst.factor if tenant.policy is QuotaPolicy.BURST and tenant.burst.sessions_per_day else SHARE
+    factor = tenant.burst.factor if tenant.policy is _BURST and tenant.burst.sessions_per_day else SHARE
     if fits(quota, needs, held=NOTHING, jobs=0, factor=factor) and quota.workers != 0:
         return
     over = excess(quota, needs, held=NOTHING, jobs=0, factor=factor)
@@ -47,7 +50,9 @@ def check_ever(tenant: Tenant, needs: Resources) -> None:
     )
 
 
-def check_door(tenant: Tenant, usage: Usage, needs: Resources, now: Millis, *, factor: int, typical: Millis) -> None:
+def check_door(
+    tenant: Tenant, usage: Usage, needs: Resources, now: Millis, *, factor: int, typical: Callable[[], Millis]
+) -> None:
     """OverLimit, with the numbers and when to come back. `factor`: of the quota, while a burst session is open.
 
     `typical`: how long its runs usually take, from which the time of the next release is guessed.
@@ -58,13 +63,13 @@ def check_door(tenant: Tenant, usage: Usage, needs: Resources, now: Millis, *, f
     spent = money_spent(tenant, usage, now)
     if spent is not None:
         raise _refused(tenant, [spent[0]], _seconds(spent[1] - now))
-    if tenant.policy is not QuotaPolicy.REJECT:
+    if tenant.policy is not _REJECT:
         if usage.queued >= quota.queued_max:
             full = Excess(code="queue-full", used=usage.queued, asked=1, limit=quota.queued_max, unit="queued jobs")
-            raise _refused(tenant, [full], _next_release(usage, typical))
+            raise _refused(tenant, [full], _next_release(usage, typical()))
     elif not fits(quota, needs, held=usage.asked, jobs=usage.jobs, factor=factor):
         over = excess(quota, needs, held=usage.asked, jobs=usage.jobs, factor=factor)
-        raise _refused(tenant, over, _next_release(usage, typical))
+        raise _refused(tenant, over, _next_release(usage, typical()))
 
 
 def fits(quota: Quota, needs: Resources, *, held: Resources, jobs: int, factor: int = SHARE) -> bool:

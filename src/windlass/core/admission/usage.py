@@ -154,6 +154,8 @@ class Accrual:
 
 
 def _count(counter: Counter[K], key: K, change: int) -> None:
+    if not change:
+        return
     left = counter.get(key, 0) + change
     if left:
         counter[key] = left

@@ -20,7 +20,8 @@ class _Newest:
 
     def __init__(self) -> None:
         self.spans: deque[Millis] = deque(maxlen=_WINDOW)
-        self.median = DEFAULT_MS
+        self.median: Millis | None = None
+        """Found when it is asked for: ends are many, and most jobs say themselves how long they take."""
 
 
 class Typical:
@@ -35,11 +36,15 @@ class Typical:
         key = (tenant, shape)
         newest = self._newest.pop(key, None) or _Newest()
         newest.spans.append(ran_ms)
-        newest.median = sorted(newest.spans)[len(newest.spans) // 2]
+        newest.median = None
         self._newest[key] = newest  # now the youngest; the one that was silent longest is forgotten first
         if len(self._newest) > self._pairs_max:
             del self._newest[next(iter(self._newest))]
 
     def span(self, tenant: TenantId, shape: Shape) -> Millis:
         newest = self._newest.get((tenant, shape))
-        return newest.median if newest is not None else DEFAULT_MS
+        if newest is None:
+            return DEFAULT_MS
+        if newest.median is None:
+            newest.median = sorted(newest.spans)[len(newest.spans) // 2]
+        return newest.median

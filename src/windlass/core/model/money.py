@@ -1,5 +1,6 @@
 """Money is the one currency: integer micro-units, priced per resource and hour, multiplied by integer milliseconds."""
 
+from functools import lru_cache
 from typing import Final, NewType
 
 from msgspec import Struct
@@ -18,7 +19,7 @@ _MS_PER_HOUR = 3_600_000
 RATE_SCALE: Final = _BYTE_MS_PER_HOUR * 1000
 
 
-class PriceBook(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PriceBook(Struct, frozen=True, kw_only=True, omit_defaults=True, cache_hash=True):
     """Micro-units per core-hour, GB-hour, gpu-hour, worker-hour and stored GB-hour. Fixed for a run when it is placed."""
 
     core_hour: int = 50_000
@@ -65,7 +66,13 @@ def cost(needs: Resources, span: Millis, prices: PriceBook = LIST_PRICES) -> Mic
 
 def rate(needs: Resources, prices: PriceBook = LIST_PRICES, *, factor: int = 1000) -> Rate:
     """What holding `needs` costs a millisecond; `factor` in thousandths."""
+    return Rate(_rate(needs, prices) * factor)
+
+
+@lru_cache(maxsize=1 << 14)
+def _rate(needs: Resources, prices: PriceBook) -> int:
+    """For a thousandth. Few different needs are asked for, and each of them often."""
     cpu = needs.cpu_millis * prices.core_hour * 1_000_000
     memory = needs.memory_bytes * prices.gigabyte_hour
     gpu = needs.gpus * prices.gpu_hour * 1_000_000_000
-    return Rate((cpu + memory + gpu) * factor)
+    return cpu + memory + gpu

@@ -89,11 +89,7 @@ def bursts_of(world: World, tenant: TenantId, now: Millis) -> list[BurstSession]
 
 def runs_in(world: World, session: BurstSession) -> list[Run]:
     """That went beyond in it and are not over."""
-    return [
-        run
-        for run in world.tables.runs.values()
-        if run.burst == session.id and run.tenant == session.tenant and not run.is_over
-    ]
+    return [run for run in world.live_runs(session.tenant) if run.burst == session.id]
 
 
 def _close(world: World, session: BurstSession) -> BurstSession:

@@ -1,5 +1,7 @@
 """What the nodes report, turned into decisions. A fact with a stale token, or about a run that is over, changes nothing."""
 
+from typing import Final
+
 from msgspec.structs import replace
 
 from windlass.core.lifecycle import job as job_lifecycle
@@ -20,7 +22,12 @@ from windlass.core.world.records import JOBS, OUTBOX, RUNS, VOLUMES, RunOver
 from windlass.core.world.spending import bill_run, why_stopped
 from windlass.core.world.world import World, with_state
 
-_END_EVENTS = {
+_RUNNING: Final = JobState.RUNNING
+_STARTED: Final = RunEvent.STARTED
+_EXITED: Final = RunState.EXITED
+_JOB_STARTED: Final = JobEvent.STARTED
+_SUCCEEDED: Final = JobEvent.SUCCEEDED
+_END_EVENTS: Final = {
     RunState.EXITED: RunEvent.EXITED,
     RunState.STOPPED: RunEvent.STOPPED,
     RunState.REFUSED: RunEvent.REFUSED,
@@ -32,12 +39,12 @@ def observe(world: World, fact: Fact, *, now: Millis) -> int:
     """Apply one fact; answers the number that must be durable before it is acknowledged."""
     with world.decision(now):
         match fact:
-            case RunProgressed():
-                _progressed(world, fact, now)
-            case RunStarted():
-                _started(world, fact, now)
             case RunEnded():
                 _ended(world, fact, now)
+            case RunStarted():
+                _started(world, fact, now)
+            case RunProgressed():
+                _progressed(world, fact, now)
             case VolumeMade():
                 volume = world.tables.volumes.get(fact.volume)
                 if volume is not None and volume.state is VolumeState.WAITING and volume.node == fact.node:
@@ -77,29 +84,30 @@ def _progressed(world: World, fact: RunProgressed, now: Millis) -> None:
 
 def _started(world: World, fact: RunStarted, now: Millis) -> None:
     run = world.current_run(fact.run, fact.token)
-    if run is None or (run.state, RunEvent.STARTED) not in run_lifecycle.NEXT:
+    state = run_lifecycle.NEXT.get((run.state, _STARTED)) if run is not None else None
+    if run is None or state is None:
         return
-    state = run_lifecycle.follow(run, RunEvent.STARTED)
     started_at = run.started_at if run.started_at is not None else now
     ends_at = Millis(run.ends_at + now - run.assigned_at) if run.ends_at is not None else None
     over_at = ends_at if run.started_at is None else run.ends_at
     started = replace(run, state=state, started_at=started_at, ends_at=over_at, progress="", image_wait=None, since=now)
     world.put(RUNS, run.id, started)
     job = world.tables.jobs[run.job]
-    if job.state is not JobState.RUNNING:
+    if job.state is not _RUNNING:
         first = job.started_at if job.started_at is not None else now
-        state_now = job_lifecycle.follow(job, JobEvent.STARTED)
+        state_now = job_lifecycle.follow(job, _JOB_STARTED)
         world.put(JOBS, job.id, with_state(job, state_now, now=now, started_at=first))
 
 
 def _ended(world: World, fact: RunEnded, now: Millis) -> None:
     run = world.current_run(fact.run, fact.token)
-    if run is None or (run.state, _END_EVENTS[fact.state]) not in run_lifecycle.NEXT:
+    state = run_lifecycle.NEXT.get((run.state, _END_EVENTS[fact.state])) if run is not None else None
+    if run is None or state is None:
         return  # over already; or an earlier agent's word, under way since before this run was started after all
     job = world.tables.jobs[run.job]
     over = replace(
         run,
-        state=run_lifecycle.follow(run, _END_EVENTS[fact.state]),
+        state=state,
         since=now,
         started_at=run.started_at if run.started_at is not None or fact.ran_ms == 0 else Millis(now - fact.ran_ms),
         ended_at=now,
@@ -136,8 +144,8 @@ def _conclude(world: World, job: Job, run: Run, fact: RunEnded, now: Millis) -> 
         finish(world, job, JobEvent.CANCELLED, run=run, now=now, reason="Cancelled", message="cancelled on request")
     elif run.reason == "DeadlineExceeded":
         finish(world, job, JobEvent.TIMED_OUT, run=run, now=now)
-    elif run.state is RunState.EXITED and run.exit_code == 0:
-        finish(world, job, JobEvent.SUCCEEDED, run=run, now=now)
+    elif run.state is _EXITED and run.exit_code == 0:
+        finish(world, job, _SUCCEEDED, run=run, now=now)
     elif run.stopped_for:
         reason, message = run.stopped_for, why_stopped(job, run)
         finish(world, job, JobEvent.FAILED, run=run, now=now, reason=reason, message=message)

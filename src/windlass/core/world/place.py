@@ -1,6 +1,7 @@
 """Placement: whoever is next, onto a node, one numbered decision per job, until nothing fits."""
 
 from collections.abc import Collection
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -22,6 +23,8 @@ from windlass.core.world.records import JOBS, RUNS, VOLUMES
 from windlass.core.world.timers import Due
 from windlass.core.world.workers import count_use
 from windlass.core.world.world import World, with_state
+
+_PLACED: Final = JobEvent.PLACED
 
 
 def place(world: World, *, now: Millis, limit: int = 256) -> list[Run]:
@@ -70,7 +73,8 @@ def _readmit(world: World, job: Job, now: Millis) -> None:
     """Who may use which pool has changed since it was queued: its turn comes again, as the shape it has now."""
     admitted = world.tables.fleet.admitted.get(job.tenant, ())
     with world.decision(now):
-        world.put(JOBS, job.id, replace(job, shape=replace(job.shape, admitted=admitted)))
+        shape = world.tables.shared(replace(job.shape, admitted=admitted))
+        world.put(JOBS, job.id, replace(job, shape=shape))
 
 
 def _assign_among(
@@ -132,7 +136,7 @@ def _assign(world: World, lane: Lane, job: Job, spot: Spot, start: Start, now: M
             burst_until=session.ends_at if session is not None else None,
             burst_factor=session.price_factor if session is not None else SHARE,
         )
-        state = job_lifecycle.follow(job, JobEvent.PLACED)
+        state = job_lifecycle.follow(job, _PLACED)
         world.put(RUNS, run.id, run)
         world.put(JOBS, job.id, with_state(job, state, now=now, attempt=attempt, node=spot.node))
         charge_run(world, run, now, early=early)

@@ -82,8 +82,7 @@ def why_stopped(job: Job, run: Run) -> str:
 
 
 def _stop_all(world: World, tenant: TenantId) -> None:
-    running = [run for run in world.tables.runs.values() if run.tenant == tenant and not run.is_over]
-    for run in running:
+    for run in world.live_runs(tenant):
         if run.intent is Intent.RUN:
             world.put(Table.RUNS, run.id, replace(run, intent=Intent.STOP, stopped_for=BUDGET_EXCEEDED))
 

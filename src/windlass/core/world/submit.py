@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from hashlib import sha256
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -19,6 +20,9 @@ from windlass.core.world.gate import session_of
 from windlass.core.world.records import JOBS, SPECS, VOLUMES, Answer, Key, Name, Table
 from windlass.core.world.secrets import check_references, secret_names
 from windlass.core.world.world import World
+
+_MOVE: Final = OnLostNode.MOVE
+_WAIT: Final = OnLostNode.WAIT
 
 Render = Callable[[Job, JobSpec], bytes]
 
@@ -86,19 +90,21 @@ def make_job(world: World, tenant: TenantId, asked: Submission, *, job: JobId, n
     """The job that `asked` would become; nothing is changed. Denied for a tenant that is not known."""
     owner = _owner(world, tenant)
     sla_ms = asked.sla_ms if asked.sla_ms is not None else owner.sla_ms
-    default_on_lost = OnLostNode.MOVE if asked.retries else OnLostNode.WAIT
+    on_lost_node = asked.on_lost_node or (_MOVE if asked.retries else _WAIT)
     return Job(
         id=job,
         tenant=owner.id,
         name=asked.name or made_up_name(job),
         seq=world.tables.seq + 1,
-        shape=Shape(
-            needs=asked.spec.needs,
-            runtime=asked.runtime,
-            labels=tuple(sorted(asked.node_labels)),
-            pools=asked.pools,
-            allowed=tuple(sorted(owner.quota.pools)),
-            admitted=world.tables.fleet.admitted.get(owner.id, ()),
+        shape=world.tables.shared(
+            Shape(
+                needs=asked.spec.needs,
+                runtime=asked.runtime,
+                labels=tuple(sorted(asked.node_labels)),
+                pools=asked.pools,
+                allowed=tuple(sorted(owner.quota.pools)),
+                admitted=world.tables.fleet.admitted.get(owner.id, ()),
+            )
         ),
         created_at=now,
         since=now,
@@ -118,7 +124,7 @@ def make_job(world: World, tenant: TenantId, asked: Submission, *, job: JobId, n
         grace_ms=asked.grace_ms,
         is_suspended=asked.is_suspended,
         is_name_given=bool(asked.name),
-        on_lost_node=asked.on_lost_node or default_on_lost,
+        on_lost_node=on_lost_node,
         lost_after_ms=asked.lost_after_ms,
         run_ttl_ms=asked.run_ttl_ms,
         volume_ttl_ms=asked.volume_ttl_ms,
@@ -132,7 +138,10 @@ def check_quota(world: World, job: Job, now: Millis) -> None:
     check_ever(owner, needs)
     session = session_of(world, job.tenant, now)
     factor = session.factor if session is not None else SHARE
-    typical = tables.typical.span(job.tenant, job.shape)
+
+    def typical() -> Millis:
+        return tables.typical.span(job.tenant, job.shape)
+
     check_door(owner, tables.usage[job.tenant], needs, now, factor=factor, typical=typical)
 
 

@@ -25,6 +25,7 @@ from windlass.core.model.job import Job
 from windlass.core.model.money import Prices
 from windlass.core.model.node import Node
 from windlass.core.model.run import Run
+from windlass.core.model.shape import Shape
 from windlass.core.model.spending import BudgetMark, DayTotal
 from windlass.core.model.tenant import SHARE, Tenant
 from windlass.core.model.token import IssuedToken
@@ -37,9 +38,11 @@ from windlass.core.world.timers import Due, Timers
 from windlass.core.world.vault import Vault
 
 _NO_TIME: Final = Millis(0)
+_VOLUME_TTL: Final = Due.VOLUME_TTL
 K = TypeVar("K", bound=Hashable)
 R = TypeVar("R")
 M = TypeVar("M")
+_SHAPES_KEPT: Final = 10_000
 MONEY_KEPT_MS: Final = Millis(62 * DAY_MS)
 """Totals and burst sessions: this month's and the last one's. The read model has the older ones."""
 
@@ -95,7 +98,8 @@ class Tables:
         self.runs_of: defaultdict[JobId, set[RunId]] = defaultdict(set)
         self.runs_on: defaultdict[NodeId, set[RunId]] = defaultdict(set)
         self.volume_named: dict[tuple[TenantId, str], VolumeId] = {}
-        self._volumes_named: defaultdict[tuple[TenantId, str], set[VolumeId]] = defaultdict(set)
+        self._namesakes: dict[tuple[TenantId, str], set[VolumeId]] = {}
+        """Of those names that more than one has: all who do."""
         self.grown: set[NodeId] = set()
         """Nodes with more room than at the last placement: parked lanes may fit there now."""
         self.has_other_nodes = False
@@ -107,6 +111,7 @@ class Tables:
         self._short_of_room: set[TenantId] = set()
         self.held_until: dict[TenantId, Millis] = {}
         """Tenants with a timer that lets them try again."""
+        self._shapes: dict[Shape, Shape] = {}
         self.seq = 0
         self.replacing: Final[dict[Table, Callable[[Any, Any], Record | None]]] = {
             Table.JOBS: self._replace_job,
@@ -140,6 +145,15 @@ class Tables:
         """Put `new` in the place of the record under `key` (None removes it); answers what was there."""
         replacing = self.replacing.get(table)
         return replacing(key, new) if replacing is not None else None
+
+    def shared(self, shape: Shape) -> Shape:
+        """The one object for all that are equal: found in every index by identity, and a million jobs have a few hundred."""
+        known = self._shapes.get(shape)
+        if known is None:
+            if len(self._shapes) >= _SHAPES_KEPT:
+                self._shapes.clear()
+            known = self._shapes[shape] = shape
+        return known
 
     def hold(self, tenant: TenantId, reasons: Reasons, until: Millis | None) -> None:
         """Out of the running until something of it is released, its limits change, or the moment comes."""
@@ -382,21 +396,23 @@ class Tables:
             if new is not None:
                 self._name_volume(new, is_there=True)
         if new is not None and new.expires_at is not None:
-            self.timers.add(new.expires_at, Due.VOLUME_TTL, key)
+            self.timers.add(new.expires_at, _VOLUME_TTL, key)
         return old
 
     def _name_volume(self, volume: Volume, *, is_there: bool) -> None:
         """A deleted job may leave its volume to its TTL while its name is used again: the name means the newest one."""
         name = volume.tenant, volume.name
-        if is_there:
-            self._volumes_named[name].add(volume.id)
-        else:
-            _discard(self._volumes_named, name, volume.id)
-        namesakes = self._volumes_named.get(name)
-        if namesakes:
-            self.volume_named[name] = max(namesakes)  # ids are UUIDv7: the greatest is the newest
-        else:
-            self.volume_named.pop(name, None)
+        known = self.volume_named.setdefault(name, volume.id)
+        namesakes = self._namesakes.get(name)
+        if namesakes is None and known == volume.id:
+            if not is_there:
+                del self.volume_named[name]
+            return
+        namesakes = self._namesakes[name] = namesakes or {known}
+        (namesakes.add if is_there else namesakes.discard)(volume.id)
+        self.volume_named[name] = max(namesakes)  # ids are UUIDv7: the greatest is the newest
+        if len(namesakes) == 1:
+            del self._namesakes[name]
 
     def _replace_key(self, key: str, new: Key | None) -> Key | None:
         if new is not None:

@@ -71,6 +71,8 @@ class World:
 
     def load(self, table: Table, key: str, record: Record) -> None:
         """A record as the store has it, before any decision."""
+        if isinstance(record, Job):
+            record = replace(record, shape=self.tables.shared(record.shape))
         self.tables.replace(table, key, record)
 
     def job(self, job: JobId, *, tenant: TenantId | None = None) -> Job:
@@ -171,6 +173,14 @@ class World:
 
     def runs_of(self, job: JobId) -> Sequence[Run]:
         return [self.tables.runs[run] for run in self.tables.runs_of.get(job, ())]
+
+    def live_runs(self, tenant: TenantId) -> list[Run]:
+        """All of a tenant's that are not over, by id: found by the nodes it is on."""
+        tables = self.tables
+        usage = tables.usage.get(tenant)
+        nodes = usage.nodes if usage is not None else ()
+        found = (tables.runs[run] for node in nodes for run in tables.runs_on.get(node, ()))
+        return sorted((run for run in found if run.tenant == tenant and not run.is_over), key=lambda run: run.id)
 
     def live_run(self, job: JobId) -> Run | None:
         return next((run for run in self.runs_of(job) if not run.is_over), None)
