@@ -5,7 +5,7 @@ Comes after the run's end. The parts are rounded by what is left of the whole, s
 
 from collections.abc import Iterable
 
-from windlass.core.model.calendar import next_day
+from windlass.core.model.calendar import DAY_MS, next_day
 from windlass.core.model.ids import Millis
 from windlass.core.model.money import RATE_SCALE, Micros, rate
 from windlass.core.model.run import Run
@@ -23,7 +23,7 @@ def segments_so_far(run: Run, now: Millis) -> tuple[Segment, ...]:
 
 
 def total(parts: Iterable[Segment]) -> Micros:
-    return Micros(sum(part.cost for part in parts))
+    return Micros(sum([part.cost for part in parts]))
 
 
 def cost_so_far(run: Run, now: Millis) -> Micros:
@@ -35,7 +35,7 @@ def _cut(run: Run, span: Millis) -> tuple[Segment, ...]:
         return ()
     at, end = run.started_at, Millis(run.started_at + span)
     plain = rate(run.needs, run.prices)
-    if run.burst_until is None and end <= next_day(at):
+    if run.burst_until is None and at // DAY_MS == (end - 1) // DAY_MS:  # as nearly all of them are
         return (Segment(start=at, span_ms=span, cost=Micros(plain * span // RATE_SCALE)),)
     dear = rate(run.needs, run.prices, factor=run.burst_factor)
     found: list[Segment] = []

@@ -105,7 +105,7 @@ def _unpark(world: World) -> None:
         tables.let_go_for_room()
     for slot in slots:
         for band in tables.queue.parked_for(slot.free):
-            if tables.places.refusal(band.shape, slot) is None:
+            if band.shape.needs.fits_in(slot.free) and tables.places.refusal(band.shape, slot) is None:
                 tables.queue.unpark(band)
 
 

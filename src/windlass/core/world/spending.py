@@ -29,10 +29,11 @@ def bill_run(world: World, run: Run, parts: Sequence[Segment], now: Millis, *, f
     for part in parts:
         by_day.setdefault(part.day, []).append(part)
     for day, those in by_day.items():
-        known = _total(world, run.tenant, day)
+        key = total_id(run.tenant, day)
+        known = world.tables.totals.get(key) or DayTotal(tenant=run.tenant, day=day)
         pools = {**known.pools, run.pool: _with(known.pools.get(run.pool, _NOTHING), those)} if those else known.pools
         grown = DayTotal(tenant=known.tenant, day=day, jobs=known.jobs + (day == counted), pools=pools)
-        world.put(TOTALS, total_id(run.tenant, day), grown)
+        world.put(TOTALS, key, grown)
     if run.burst:
         bill_burst(world, run, parts)
     check_budget(world, run.tenant, now)
@@ -40,8 +41,10 @@ def bill_run(world: World, run: Run, parts: Sequence[Segment], now: Millis, *, f
 
 def count_job(world: World, job: Job) -> None:
     """Part of the decision that ends it without a run: the month it was accepted in keeps count of it."""
-    known = _total(world, job.tenant, day_of(job.created_at))
-    world.put(TOTALS, total_id(job.tenant, known.day), replace(known, jobs=known.jobs + 1))
+    day = day_of(job.created_at)
+    key = total_id(job.tenant, day)
+    known = world.tables.totals.get(key) or DayTotal(tenant=job.tenant, day=day)
+    world.put(TOTALS, key, replace(known, jobs=known.jobs + 1))
 
 
 def check_budget(world: World, tenant: TenantId, now: Millis) -> None:
@@ -98,7 +101,3 @@ def _with(total: PoolTotal, parts: Sequence[Segment]) -> PoolTotal:
         if part.is_burst:
             burst_cost = Micros(burst_cost + part.cost)
     return PoolTotal(cost=cost, burst_cost=burst_cost, span_ms=span)
-
-
-def _total(world: World, tenant: TenantId, day: Day) -> DayTotal:
-    return world.tables.totals.get(total_id(tenant, day)) or DayTotal(tenant=tenant, day=day)
