@@ -14,7 +14,7 @@ from windlass.core.admission.reserve import Reserve
 from windlass.core.admission.usage import Usage
 from windlass.core.fairness.deadlines import Urgency, lead_of, next_change, urgency
 from windlass.core.fairness.lanes import Reasons
-from windlass.core.fairness.ledger import Account, Ledger
+from windlass.core.fairness.ledger import Account
 from windlass.core.fairness.queue import WaitingQueue
 from windlass.core.fairness.standing import Standings
 from windlass.core.fairness.typical import Typical
@@ -33,9 +33,10 @@ from windlass.core.model.volume import Volume
 from windlass.core.placement.nodes import Nodes
 from windlass.core.placement.reservation import Reservation
 from windlass.core.world.fleet import Fleet
-from windlass.core.world.records import Gone, Hook, Key, Name, Record, Table
+from windlass.core.world.kept import Kept
+from windlass.core.world.namesakes import Namesakes
+from windlass.core.world.records import Key, Record, Table
 from windlass.core.world.timers import Due, Timers
-from windlass.core.world.vault import Vault
 
 _NO_TIME: Final = Millis(0)
 _VOLUME_TTL: Final = Due.VOLUME_TTL
@@ -47,32 +48,16 @@ MONEY_KEPT_MS: Final = Millis(62 * DAY_MS)
 """Totals and burst sessions: this month's and the last one's. The read model has the older ones."""
 
 
-class Tables:
+class Tables(Kept):
     def __init__(
         self, *, boost_cap: int | None = 0, boost_window_ms: Millis = _NO_TIME, burst_reserve: int = 0
     ) -> None:
         """`boost_cap`: what deadlines may borrow, in thousandths of a window of service; None: they reorder nothing at all.
         `burst_reserve`: thousandths of the capacity."""
+        super().__init__()
         self._boost_cap = boost_cap
         self._boost_window_ms = boost_window_ms
         self.now = Millis(0)
-        self.tenants: dict[TenantId, Tenant] = {}
-        self.gone: dict[TenantId, Gone] = {}
-        self.tokens: dict[str, IssuedToken] = {}
-        self.nodes: dict[NodeId, Node] = {}
-        self.jobs: dict[JobId, Job] = {}
-        self.runs: dict[RunId, Run] = {}
-        self.volumes: dict[VolumeId, Volume] = {}
-        self.names: dict[str, Name] = {}
-        self.keys: dict[str, Key] = {}
-        self.hooks: dict[JobId, Hook] = {}
-        self.vault = Vault()
-        self.ledger = Ledger()
-        self.prices = Prices()
-        self.totals: dict[str, DayTotal] = {}
-        self.bursts: defaultdict[TenantId, dict[str, BurstSession]] = defaultdict(dict)
-        self.marks: dict[TenantId, BudgetMark] = {}
-        # derived
         self.revoked: set[tuple[TenantId, str]] = set()
         """Tokens by tenant and id: looked at by every request."""
         self.standings = Standings(self.weight_of)
@@ -97,9 +82,8 @@ class Tables:
         self.reserve = Reserve(burst_reserve)
         self.runs_of: defaultdict[JobId, set[RunId]] = defaultdict(set)
         self.runs_on: defaultdict[NodeId, set[RunId]] = defaultdict(set)
-        self.volume_named: dict[tuple[TenantId, str], VolumeId] = {}
-        self._namesakes: dict[tuple[TenantId, str], set[VolumeId]] = {}
-        """Of those names that more than one has: all who do."""
+        self._namesakes = Namesakes()
+        self.volume_named = self._namesakes.newest
         self.grown: set[NodeId] = set()
         """Nodes with more room than at the last placement: parked lanes may fit there now."""
         self.has_other_nodes = False
@@ -113,28 +97,7 @@ class Tables:
         """Tenants with a timer that lets them try again."""
         self._shapes: dict[Shape, Shape] = {}
         self.seq = 0
-        self.replacing: Final[dict[Table, Callable[[Any, Any], Record | None]]] = {
-            Table.JOBS: self._replace_job,
-            Table.RUNS: self._replace_run,
-            Table.POOLS: self.fleet.replace_pool,
-            Table.WORKERS: self.fleet.replace_worker,
-            Table.GROWTHS: self.fleet.replace_growth,
-            Table.NODES: self._replace_node,
-            Table.VOLUMES: self._replace_volume,
-            Table.ACCOUNTS: self._replace_account,
-            Table.TENANTS: self._replace_tenant,
-            Table.PRICES: self._replace_prices,
-            Table.TOTALS: self._replace_total,
-            Table.BURSTS: self._replace_burst,
-            Table.BUDGETS: self._replace_mark,
-            Table.GONE: partial(_swap, self.gone),
-            Table.TOKENS: self._replace_token,
-            Table.NAMES: partial(_swap, self.names),
-            Table.HOOKS: partial(_swap, self.hooks),
-            Table.KEYS: self._replace_key,
-            Table.SECRETS: self.vault.replace_secret,
-            Table.LOGINS: self.vault.replace_login,
-        }
+        self.replacing: Final = self._replacers()
         """A table that is not here is written and never kept."""
 
     @property
@@ -174,6 +137,32 @@ class Tables:
             self.queue.let_go(tenant)
         self._short_of_room.clear()
         self.reserve.is_shut = False
+
+    # — one table each: put the new record in its place, keep what follows from it, answer the old one —
+
+    def _replacers(self) -> dict[Table, Callable[[Any, Any], Record | None]]:
+        return {
+            Table.JOBS: self._replace_job,
+            Table.RUNS: self._replace_run,
+            Table.POOLS: self.fleet.replace_pool,
+            Table.WORKERS: self.fleet.replace_worker,
+            Table.GROWTHS: self.fleet.replace_growth,
+            Table.NODES: self._replace_node,
+            Table.VOLUMES: self._replace_volume,
+            Table.ACCOUNTS: self._replace_account,
+            Table.TENANTS: self._replace_tenant,
+            Table.PRICES: self._replace_prices,
+            Table.TOTALS: self._replace_total,
+            Table.BURSTS: self._replace_burst,
+            Table.BUDGETS: self._replace_mark,
+            Table.GONE: partial(_swap, self.gone),
+            Table.TOKENS: self._replace_token,
+            Table.NAMES: partial(_swap, self.names),
+            Table.HOOKS: partial(_swap, self.hooks),
+            Table.KEYS: self._replace_key,
+            Table.SECRETS: self.vault.replace_secret,
+            Table.LOGINS: self.vault.replace_login,
+        }
 
     def _replace_tenant(self, key: TenantId, new: Tenant | None) -> Tenant | None:
         old = _swap(self.tenants, key, new)
@@ -392,27 +381,12 @@ class Tables:
         old = _swap(self.volumes, key, new)
         if old is None or new is None or old.name != new.name:
             if old is not None:
-                self._name_volume(old, is_there=False)
+                self._namesakes.discard(old)
             if new is not None:
-                self._name_volume(new, is_there=True)
+                self._namesakes.add(new)
         if new is not None and new.expires_at is not None:
             self.timers.add(new.expires_at, _VOLUME_TTL, key)
         return old
-
-    def _name_volume(self, volume: Volume, *, is_there: bool) -> None:
-        """A deleted job may leave its volume to its TTL while its name is used again: the name means the newest one."""
-        name = volume.tenant, volume.name
-        known = self.volume_named.setdefault(name, volume.id)
-        namesakes = self._namesakes.get(name)
-        if namesakes is None and known == volume.id:
-            if not is_there:
-                del self.volume_named[name]
-            return
-        namesakes = self._namesakes[name] = namesakes or {known}
-        (namesakes.add if is_there else namesakes.discard)(volume.id)
-        self.volume_named[name] = max(namesakes)  # ids are UUIDv7: the greatest is the newest
-        if len(namesakes) == 1:
-            del self._namesakes[name]
 
     def _replace_key(self, key: str, new: Key | None) -> Key | None:
         if new is not None:
