@@ -4,8 +4,8 @@ Ten thousand nodes that are full, ten thousand tenants, and up to a million jobs
 runs end, whoever is next is placed where the room is and starts, and as many new jobs are accepted. A *decision* is what the World
 numbers; a job's life here is four of them (accepted, placed, started, ended), made by the verbs that the server calls, each with
 all it writes: records, accounts, totals, the last words for the history. The journal is taken and settled as the committer does.
-No store: what is measured is the deciding, in processor time, with the collector set as the server sets it. Once more with nine of
-ten waiting jobs asking for what nobody has free.
+No store: what is measured is the deciding, in processor time, with the collector set as the server sets it and what people ask for
+made beforehand. Once more with nine of ten waiting jobs asking for what nobody has free.
 """
 
 import gc
@@ -14,7 +14,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import count
+from itertools import count, cycle
 
 from msgspec import Struct
 
@@ -44,6 +44,7 @@ ROUND_MS = 6
 SEED = 7
 NOW = Millis(1_000_000)
 GIB = 1 << 30
+EXITED = RunState.EXITED
 SPECS = [
     JobSpec(image="busybox:1", needs=Resources(cpu_millis=1000 << step % 2, memory_bytes=(1 + step // 2) * GIB))
     for step in range(8)
@@ -71,6 +72,14 @@ def main() -> list[Figure]:
     ]
 
 
+class Coming(Struct, frozen=True, gc=False):
+    """Somebody, about to submit something."""
+
+    tenant: TenantId
+    job: JobId
+    asked: Submission
+
+
 class Measured(Struct, frozen=True):
     rates: list[float]
     """Decisions a second, tenth by tenth."""
@@ -88,6 +97,7 @@ def measure(size: Size) -> Measured:
     tune()
     rates = []
     for _ in range(TENTHS):
+        town.imagine(DECISIONS_MEASURED // TENTHS // 3)  # four decisions each, and some to spare
         number, began = town.world.number, time.process_time()
         while town.world.number - number < DECISIONS_MEASURED // TENTHS:
             town.round()
@@ -107,10 +117,12 @@ class Town:
         self._size = size
         self._chance = random.Random(SEED)
         self._numbers = count()
+        self._spans = cycle([Millis(self._chance.randrange(1_000, 60_000)) for _ in range(4099)])
         self._tenants = [TenantId(f"tenant-{at}") for at in range(size.tenants)]
         self._settle_down()
+        self._coming: deque[Coming] = deque()
         for at in range(size.jobs):
-            self._submit(is_stuck=at % 10 < size.stuck)
+            self._submit(self._someone(UNPLACEABLE if at % 10 < size.stuck else SPECS))
             if at % 10_000 == 0:
                 self._settle()
         self._running = deque(self._fill())
@@ -129,7 +141,7 @@ class Town:
                 observe(self.world, RunStarted(run=run.id, token=run.token), now=self.now)
         with self._measured("accepted", len(placed)):
             for _ in placed:
-                self._submit()
+                self._submit(self._coming.popleft())
         self._running += placed
         self._settle()
         self.now = Millis(self.now + ROUND_MS)
@@ -151,15 +163,19 @@ class Town:
             node = Node(id=NodeId(f"node-{at:05}"), pool=PoolId("p"), capacity=capacity, gpu_ids=gpu_ids)
             self.world.load(Table.NODES, node.id, node)
 
-    def _submit(self, *, is_stuck: bool = False) -> None:
+    def imagine(self, jobs: int) -> None:
+        """What will be asked for in the rounds to come."""
+        self._coming += [self._someone(SPECS) for _ in range(jobs)]
+
+    def _someone(self, specs: list[JobSpec]) -> "Coming":
         """Each tenant has a few kinds of jobs."""
-        number, at = next(self._numbers), self._chance.randrange(self._size.tenants)
-        specs = UNPLACEABLE if is_stuck else SPECS
-        asked = Submission(
-            spec=specs[(at + self._chance.randrange(2)) % 8], expected_ms=Millis(self._chance.randrange(1_000, 600_000))
-        )
-        job = JobId(f"01900000-0000-7000-8000-{number:012x}")
-        submit(self.world, self._tenants[at], asked, job=job, now=self.now)
+        at, chance = self._chance.randrange(self._size.tenants), self._chance
+        spec, expected = specs[(at + chance.randrange(2)) % 8], Millis(chance.randrange(1_000, 600_000))
+        job = JobId(f"01900000-0000-7000-8000-{next(self._numbers):012x}")
+        return Coming(self._tenants[at], job, Submission(spec=spec, expected_ms=expected))
+
+    def _submit(self, one: "Coming") -> None:
+        submit(self.world, one.tenant, one.asked, job=one.job, now=self.now)
 
     def _fill(self) -> list[Run]:
         """Every node, before anything is measured. Those with accelerators go on for ever."""
@@ -173,8 +189,7 @@ class Town:
         return [run for run in running if not run.gpu_ids]
 
     def _end(self, run: Run) -> None:
-        ran_ms = Millis(self._chance.randrange(1_000, 60_000))
-        fact = RunEnded(run=run.id, token=run.token, state=RunState.EXITED, exit_code=0, ran_ms=ran_ms)
+        fact = RunEnded(run=run.id, token=run.token, state=EXITED, exit_code=0, ran_ms=next(self._spans))
         observe(self.world, fact, now=self.now)
 
     def _settle(self) -> None:

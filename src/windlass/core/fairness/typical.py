@@ -4,7 +4,7 @@ A measurement, not a decision: it is not stored, and starts empty with each lead
 its jobs count with the default; every charge is corrected at the run's end, so a wrong guess costs no one for long.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 from typing import Final
 
 from windlass.core.model.ids import Millis, TenantId
@@ -26,7 +26,8 @@ class _Newest:
 
 class Typical:
     def __init__(self, *, pairs_max: int = _PAIRS_MAX) -> None:
-        self._newest: dict[tuple[TenantId, Shape], _Newest] = {}
+        self._newest: OrderedDict[tuple[TenantId, Shape], _Newest] = OrderedDict()
+        """The one that was silent longest first: it is forgotten first."""
         self._pairs_max = pairs_max
 
     def __len__(self) -> int:
@@ -34,12 +35,15 @@ class Typical:
 
     def note(self, tenant: TenantId, shape: Shape, ran_ms: Millis) -> None:
         key = (tenant, shape)
-        newest = self._newest.pop(key, None) or _Newest()
+        newest = self._newest.get(key)
+        if newest is None:
+            newest = self._newest[key] = _Newest()
+            if len(self._newest) > self._pairs_max:
+                self._newest.popitem(last=False)
+        else:
+            self._newest.move_to_end(key)
         newest.spans.append(ran_ms)
         newest.median = None
-        self._newest[key] = newest  # now the youngest; the one that was silent longest is forgotten first
-        if len(self._newest) > self._pairs_max:
-            del self._newest[next(iter(self._newest))]
 
     def span(self, tenant: TenantId, shape: Shape) -> Millis:
         newest = self._newest.get((tenant, shape))
