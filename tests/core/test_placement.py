@@ -1,5 +1,6 @@
 """Where: the indexed pick against a search of all nodes, and deserved against received."""
 
+import random
 from collections import Counter
 
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from windlass.core.model.resources import Resources
 from windlass.core.model.run import Run, Token
 from windlass.core.model.shape import Shape
 from windlass.core.placement.nodes import Nodes, Spot, Waiting
+from windlass.core.placement.rooms import Room, Rooms
 from windlass.testing.builders import GIB, a_node
 
 A, B, C = TenantId("a"), TenantId("b"), TenantId("c")
@@ -182,3 +184,27 @@ def test_a_window_shows_only_what_came_since_its_mark() -> None:
     since, (one,) = standings.all(now, window_ms=Millis(2 * MARK_MS))
     assert (since, one.received) == (NOW + 18 * MARK_MS, 2_000)
     assert standings.all(now)[1][0].received == 20_000
+
+
+def test_rooms_find_and_count_nodes_as_a_sorted_list_of_them_would() -> None:
+    chance, rooms, held = random.Random(5), Rooms(), list[tuple[Room, NodeId]]()
+    for step in range(6_000):
+        if held and chance.random() < (0.3 if step < 3_000 else 0.7):  # more rooms than a block has, then nearly none
+            rooms.remove(*held.pop(chance.randrange(len(held))))
+        else:
+            held.append(((chance.randrange(2), chance.randrange(40), chance.randrange(40)), NodeId(f"n{step}")))
+            rooms.add(*held[-1])
+        if step % 50:
+            continue
+        listed = sorted(held)
+        bound = (chance.randrange(2), chance.randrange(40))
+        assert len(rooms) == len(listed)
+        assert list(rooms.descending()) == [node for _, node in reversed(listed)]
+        assert rooms.below(bound) == sum(room < bound for room, _ in listed)
+        first = next((one for one in listed if one[0] >= bound), None)
+        found = rooms.at_least(bound)
+        assert found == (first[0] if first is not None else None)
+        if first is not None and found is not None:
+            others = [node for room, node in listed if room == found and node != first[1]]
+            assert rooms.first_in(found) == first[1]
+            assert rooms.first_in(found, besides=first[1]) == (others[0] if others else None)

@@ -13,7 +13,7 @@ from windlass.core.world import requests
 from windlass.core.world.expiry import expire
 from windlass.core.world.facts import observe
 from windlass.core.world.place import place
-from windlass.core.world.records import JobErased, JobOver, RunOver, Table
+from windlass.core.world.records import JobErased, JobOver, RunOver, Table, decode, encode
 from windlass.core.world.submit import find_replay, submit
 from windlass.core.world.world import World
 from windlass.testing.builders import GIB, a_job_id, a_node, a_submission, a_world
@@ -345,3 +345,13 @@ def test_a_run_that_ended_is_in_the_history_with_its_times() -> None:
     observe(world, end(run), now=Millis(NOW + 500))
     (over,) = [entry.new.run for entry in world.journal.entries if isinstance(entry.new, RunOver)]
     assert (over.state, over.ended_at, over.started_at, over.ran_ms) == (RunState.EXITED, NOW + 500, NOW + 450, 50)
+
+
+def test_equal_shapes_of_a_rebuilt_world_are_one_object() -> None:
+    world, again = a_world(), World(epoch=2)
+    for _ in range(2):
+        accept(world)
+    for key, job in world.tables.jobs.items():
+        again.load(Table.JOBS, key, decode(Table.JOBS, encode(job)))
+    first, second = again.tables.jobs.values()
+    assert first.shape is second.shape

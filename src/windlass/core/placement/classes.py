@@ -7,7 +7,7 @@ from windlass.core.model.ids import NodeId, PoolId
 from windlass.core.model.node import Node
 from windlass.core.model.resources import Resources
 from windlass.core.model.shape import Shape
-from windlass.core.placement.sorting import Item, Sorted
+from windlass.core.placement.rooms import Room, Rooms
 
 ClassKey = tuple[object, ...]
 
@@ -22,8 +22,8 @@ class NodeClass:
     def __init__(self, node: Node) -> None:
         self.node = node
         self.members: set[NodeId] = set()
-        self.free = Sorted()
-        """Those with a run slot left: free GPUs, cores, memory, and who."""
+        self.free = Rooms()
+        """Those with a run slot left."""
         self._capacity: Counter[Resources] = Counter()
 
     def __len__(self) -> int:
@@ -42,19 +42,19 @@ class NodeClass:
     def fits_ever(self, needs: Resources) -> bool:
         return any(needs.fits_in(capacity) for capacity in self._capacity)
 
-    def fullest_with(self, needs: Resources, *, besides: NodeId | None = None) -> Item | None:
+    def fullest_with(self, needs: Resources, *, besides: NodeId | None = None) -> tuple[Room, NodeId] | None:
         """Of those with room for `needs`, the fullest. Leaps over what has cores but no memory, or neither."""
         free, cpu, memory = self.free, needs.cpu_millis, needs.memory_bytes
-        item = free.at_least((needs.gpus, cpu, memory))
-        while item is not None:
-            if item[1] < cpu:
-                item = free.at_least((item[0], cpu, memory))
-            elif item[2] < memory:
-                item = free.at_least((item[0], item[1], memory))
-            elif item[3] == besides:
-                item = free.at_least((*item, ""))  # the next one
+        room = free.at_least((needs.gpus, cpu, memory))
+        while room is not None:
+            if room[1] < cpu:
+                room = free.at_least((room[0], cpu, memory))
+            elif room[2] < memory:
+                room = free.at_least((room[0], room[1], memory))
+            elif (node := free.first_in(room, besides=besides)) is not None:
+                return room, node
             else:
-                return item
+                room = free.at_least((*room, 0))  # the next one
         return None
 
     def refusals(self, needs: Resources) -> Counter[str]:
@@ -63,15 +63,15 @@ class NodeClass:
         counts: Counter[str] = Counter()
         counts["run slots used"] = len(self.members) - len(free)
         counts["gpu in use"] = free.below((needs.gpus,))
-        lacking_cpu, item = 0, free.at_least((needs.gpus,))
-        while item is not None:
-            lacking_cpu += free.below((item[0], cpu)) - free.below((item[0],))
-            item = free.at_least((item[0] + 1,))
+        lacking_cpu, room = 0, free.at_least((needs.gpus,))
+        while room is not None:
+            lacking_cpu += free.below((room[0], cpu)) - free.below((room[0],))
+            room = free.at_least((room[0] + 1,))
         counts["cpu in use"] = lacking_cpu
         counts["memory in use"] = len(free) - counts["gpu in use"] - lacking_cpu
         return counts
 
-    def emptiest(self) -> Iterator[Item]:
+    def emptiest(self) -> Iterator[NodeId]:
         return self.free.descending()
 
 

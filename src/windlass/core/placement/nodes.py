@@ -14,7 +14,7 @@ from windlass.core.model.resources import NOTHING
 from windlass.core.model.run import Run
 from windlass.core.model.shape import Shape
 from windlass.core.placement.classes import ClassKey, NodeClass, class_of, mismatch
-from windlass.core.placement.sorting import Item
+from windlass.core.placement.rooms import Room
 
 _ANSWERS_KEPT: Final = 10_000
 _IN_USE: Final = " in use"
@@ -50,7 +50,7 @@ class Slot:
         self.free = node.capacity
         self.free_gpus = sorted(node.gpu_ids)
         self.held: dict[RunId, Run] = {}
-        self.listed: Item | None = None
+        self.listed: Room | None = None
         """How its class has it; none while it has no run slot left."""
         self.version = 0
         """Grows with each change."""
@@ -117,7 +117,7 @@ class Nodes:
         self.capacity = self.capacity - slot.node.capacity
         kind = slot.kind
         if slot.listed is not None:
-            kind.free.remove(slot.listed)
+            kind.free.remove(slot.listed, node)
         kind.leave(slot.node)
         if not len(kind):
             del self._classes[class_of(slot.node)]
@@ -166,15 +166,15 @@ class Nodes:
         """
         if among is not None or shape.node is not None:
             return self._pick_among(shape, self._slots if among is None else among, besides)
-        best: tuple[bool, Item] | None = None
+        best: tuple[bool, Room, NodeId] | None = None
         for kind in self._classes_for(shape):
             found = kind.fullest_with(shape.needs, besides=besides)
             if found is not None:
-                offer = kind.node.pool in self._growing, found
+                offer = kind.node.pool in self._growing, *found
                 best = offer if best is None or offer < best else best
         if best is None:
             return Waiting(reasons=self._refusals(shape))
-        return self._spot(self._slots[NodeId(best[1][3])], shape)
+        return self._spot(self._slots[best[2]], shape)
 
     def candidates(self, shape: Shape, limit: int) -> list[Slot]:
         """Some of the nodes that could take it if they were empty, those with most free first."""
@@ -182,9 +182,7 @@ class Nodes:
             kinds: Iterable[Slot] = [slot for node in (shape.node,) if (slot := self._slots.get(node)) is not None]
         else:
             kinds = (
-                self._slots[NodeId(item[3])]
-                for kind in self._classes_for(shape)
-                for item in islice(kind.emptiest(), 4 * limit)
+                self._slots[node] for kind in self._classes_for(shape) for node in islice(kind.emptiest(), 4 * limit)
             )
         return list(islice((slot for slot in kinds if self.could_take(shape, slot.node)), limit))
 
@@ -196,12 +194,20 @@ class Nodes:
         """Empty when some node, empty, would take it, or a worker to come; else what the nearest one lacks."""
         lacking = self._lacking.get(shape)
         if lacking is None:
-            nearest = self.nearest(shape)
-            lacking = self._never(shape, nearest) if nearest is not None else ("node",)
+            lacking = () if self._fits_some_class(shape) else self._lacked_by_nearest(shape)
             if len(self._lacking) >= _ANSWERS_KEPT:
                 self._lacking.clear()
             self._lacking[shape] = lacking
         return lacking
+
+    def _fits_some_class(self, shape: Shape) -> bool:
+        """Nearly always, and told without a look at the nodes."""
+        kinds = self._classes.values() if shape.node is None else ()
+        return any(kind.fits_ever(shape.needs) and not self._mismatch(shape, kind.node) for kind in kinds)
+
+    def _lacked_by_nearest(self, shape: Shape) -> tuple[str, ...]:
+        nearest = self.nearest(shape)
+        return self._never(shape, nearest) if nearest is not None else ("node",)
 
     def nearest(self, shape: Shape) -> Node | None:
         """The node that lacks least for it: one in the right place that is too small before one that is elsewhere.
@@ -284,8 +290,8 @@ class Nodes:
         faults = self._mismatch(shape, node)
         return (len(faults), "pool" in faults, *_shortage(shape, node))
 
-    def _preference(self, slot: Slot) -> tuple[bool, Item]:
-        return slot.node.pool in self._growing, _roominess(slot)
+    def _preference(self, slot: Slot) -> tuple[bool, Room, NodeId]:
+        return slot.node.pool in self._growing, _room(slot), slot.node.id
 
     def _forget_answers(self) -> None:
         self._lacking.clear()
@@ -305,17 +311,17 @@ def _shortage(shape: Shape, node: Node) -> tuple[int, int, int, int]:
 
 def _list(slot: Slot) -> None:
     """As its class should have it."""
-    listed = _roominess(slot) if len(slot.held) < slot.node.runs_max else None
+    listed = _room(slot) if len(slot.held) < slot.node.runs_max else None
     if listed == slot.listed:
         return
     free = slot.kind.free
     if slot.listed is not None:
-        free.remove(slot.listed)
+        free.remove(slot.listed, slot.node.id)
     if listed is not None:
-        free.add(listed)
+        free.add(listed, slot.node.id)
     slot.listed = listed
 
 
-def _roominess(slot: Slot) -> tuple[int, int, int, str]:
+def _room(slot: Slot) -> Room:
     free = slot.free
-    return (free.gpus, free.cpu_millis, free.memory_bytes, slot.node.id)
+    return (free.gpus, free.cpu_millis, free.memory_bytes)
