@@ -2,7 +2,7 @@
 
 import sys
 
-from bench import admission, containers, dispatch, fairness, simulate, starts, submits, world
+from bench import admission, containers, dispatch, fairness, pools, simulate, starts, submits, world
 from bench.report import Bench, show
 
 GROUPS: dict[str, Bench] = {
@@ -12,6 +12,7 @@ GROUPS: dict[str, Bench] = {
     "containers": containers.main,
     "fairness": fairness.main,
     "admission": admission.main,
+    "pools": pools.main,
     "simulate": simulate.main,
     "world": world.main,
 }
