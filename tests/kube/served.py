@@ -31,7 +31,8 @@ class ClusterServer(WindlassServer):
         return status
 
     def run(self, name: str, script: str, *options: str, check: bool = True) -> Any:
-        words = ("--cpu", "100m", "--memory", "64Mi", *options, busybox.IMAGE, "--", "sh", "-c", script)
+        small = () if "--cpu" in options else ("--cpu", "100m")
+        words = (*small, "--memory", "64Mi", *options, busybox.IMAGE, "--", "sh", "-c", script)
         return self.cli("run", "--name", name, "--pool", "kubernetes", *words, check=check, timeout=240)
 
     def _configure(self) -> None:

@@ -63,13 +63,11 @@ class TestTellingParts(_OnCluster):
     test_no_such_command = suite.Lifecycle.test_a_command_that_does_not_exist_never_succeeds
     test_stopped = suite.Lifecycle.test_stopping_asks_first
     test_handed = suite.Lifecycle.test_a_run_finds_what_it_was_handed_and_is_still_who_it_is
-    test_told_who_it_is = suite.Lifecycle.test_a_run_is_told_who_it_is
     test_strangers = suite.Ownership.test_strangers_on_the_same_machine_do_not_meet
     test_streams = suite.Logs.test_both_streams_come_in_order_and_apart_where_the_runtime_keeps_them_so
     test_followed = suite.Logs.test_a_follower_sees_lines_while_the_run_goes_on
     test_resumed = suite.Logs.test_resuming_anywhere_gives_exactly_the_rest
     test_files = suite.Volumes.test_files_come_back_byte_for_byte
-    test_links = suite.Volumes.test_links_out_of_the_volume_are_not_followed
     test_volume_in_use = suite.Volumes.test_a_volume_goes_when_nothing_uses_it
 
 

@@ -1,5 +1,6 @@
 """Jobs sent to a server run as pods of a cluster that is one of its pools: log, exit code, files, cancel, and kill -9."""
 
+import json
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +27,7 @@ def home(installed: object, common_operator: Operator) -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def server(home: Lab) -> Iterator[ClusterServer]:
-    with ClusterServer(home) as running:
+    with ClusterServer(home, cpu="64") as running:  # more than there is: the scheduler is to have the last word
         yield running
 
 
@@ -71,11 +72,31 @@ def test_a_job_runs_as_a_pod_and_its_log_exit_code_and_files_come_back(
     assert pod["spec"]["volumes"][0]["persistentVolumeClaim"] == {"claimName": f"volume-{uid}"}
 
 
+def test_a_queue_that_a_job_names_is_kueues_label_on_its_pod(server: ClusterServer, home: Lab) -> None:
+    """Nobody here listens to it; that the API server takes it and the pod carries it is what Kueue needs."""
+    spec = {
+        "image": IMAGE,
+        "command": ["true"],
+        "pool": "kubernetes",
+        "queueName": "team-a",
+        "ttlSecondsAfterFinished": 3600,
+    }
+    spec["resources"] = {"cpu": "100m", "memory": "64Mi"}
+    manifest = {"apiVersion": "windlass.dev/v1", "kind": "Job", "metadata": {"name": "queued"}, "spec": spec}
+    server.cli("apply", "-f", "-", input=json.dumps(manifest))
+    wait_for(lambda: state(server, "queued") == "SUCCEEDED", DEADLINE, "its end")
+    uid = server.cli("get", "job", "queued", "-o", "json").json()["metadata"]["uid"]
+    pod = home.get("pod", f"run-{uid}-1-1")
+    assert pod is not None
+    assert pod["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team-a"
+
+
 def test_the_cluster_is_a_pool_and_a_node_beside_the_machines_own(server: ClusterServer) -> None:
     nodes = {node["name"]: node for node in server.cli("get", "nodes", "-o", "json").json()["items"]}
     assert {node["pool"] for node in nodes.values()} == {"local", "kubernetes"}
     assert nodes["kubernetes"]["runtime"].startswith("kubernetes v")
-    assert nodes["kubernetes"]["capacity"]["cpu"] != "0"
+    assert nodes["kubernetes"]["capacity"]["cpu"] == "64"
+    assert nodes["kubernetes"]["capacity"]["memory"] != "0"
     said = server.cli("run", "--name", "here", "--pool", "local", "--", "sh", "-c", "echo here")
     assert said.out == "here\n"
     assert server.job("here")["node"] != "kubernetes"
@@ -88,6 +109,14 @@ def test_a_cancelled_job_is_asked_to_end_and_keeps_its_last_words(server: Cluste
     server.cli("cancel", "long")
     wait_for(lambda: state(server, "long") == "CANCELLED", DEADLINE, "CANCELLED")
     assert server.cli("logs", "long").out == "ready\nbye\n"
+
+
+def test_what_finds_no_room_says_the_schedulers_words_and_can_be_cancelled(server: ClusterServer) -> None:
+    server.run("vast", "true", "--cpu", "60", "-d")
+    wait_for(lambda: "nsufficient cpu" in server.job("vast").get("progress", ""), DEADLINE, "the scheduler's words")
+    assert state(server, "vast") == "STARTING"
+    server.cli("cancel", "vast")
+    wait_for(lambda: state(server, "vast") == "CANCELLED", DEADLINE, "CANCELLED")
 
 
 def test_what_goes_wrong_on_the_cluster_has_its_name_on_the_server(server: ClusterServer, home: Lab) -> None:

@@ -11,6 +11,7 @@ from windlass.client.kube.api import Kind
 from windlass.core.errors import Conflict, Unavailable
 from windlass.core.model.ids import Millis
 from windlass.operator.acting import Actor
+from windlass.operator.gate import Gate
 from windlass.operator.memory import Key, Memory
 from windlass.operator.metrics import OperatorMetrics
 from windlass.operator.queue import WorkQueue
@@ -98,12 +99,14 @@ class Bench:
             self.memory,
             self.queue,
             actor,
+            Gate(api, self.memory, ""),
             preset_image="",
             patience_ms=Millis(1000),
             wall=lambda: self.wall,
             metrics=metrics,
             passing_ms=passing_ms,
         )
+        self.memory.namespaces.put({"metadata": {"name": "lab", "uid": "namespace-uid"}})
         spec = {"image": "x/y:1", "command": ["true"], "resources": {"gpu": 0}}
         metadata = {"name": "it", "namespace": "lab", "generation": 1}
         self.memory.jobs.put(

@@ -49,6 +49,8 @@ _REFUSALS_MAX = 5
 _SILENCE_SECONDS = 60
 _FIRST_LOOK_MS, _LOOK_MS_MAX = 2_000, 16_000
 """Between two looks at what a run uses; what ends before the first is not measured."""
+_START_LOOK_MS_MAX = 8_000
+"""Between two looks at one that waits for room elsewhere: it may be one of thousands."""
 _NO_TIME = "1970-01-01T00:00:00.000000000Z"
 _TAIL_LINES, _TAIL_CHARACTERS = 20, 500
 
@@ -224,15 +226,19 @@ class Keeper:
 
     async def _tell_when_it_runs(self) -> None:
         """Until then, what it waits for: room, an image. Where a start takes its time."""
-        told = ""
+        told, pause = "", _ENGINE_PAUSE_MS
         while True:
             seen = await self._observe()
+            if seen.phase is Phase.RUNNING:
+                await self._tell_started()
+                return await self._stop_after(self._clock.now())
             if seen.phase is not Phase.CREATED:
-                return await self._tell_started() if seen.phase is Phase.RUNNING else None
+                return None
             if seen.waits_for not in ("", told):
                 told = seen.waits_for
                 await self._progress(told)
-            await self._pause(_ENGINE_PAUSE_MS)
+            await self._pause(pause)
+            pause = min(2 * pause, _START_LOOK_MS_MAX)
 
     async def _drain(self, writer: LogWriter, copied: anyio.Event) -> None:
         """All that it wrote, however long that takes; given up, and said so in the log, only when nothing comes any more."""
@@ -283,9 +289,14 @@ class Keeper:
         await self._patiently(lambda: self._runtime.stop(self.assignment.run, grace_ms=self.assignment.grace_ms))
 
     async def _stop_at_deadline(self) -> None:
-        if self.assignment.timeout_ms is None or not self._runtime.traits.starts_at_once:
-            return  # what lets a run wait for its start counts its time by itself
-        await self._clock.sleep_until(Millis(self._started_at() + self.assignment.timeout_ms))
+        """Where a start takes its time, from when it was seen to run: `_tell_when_it_runs`."""
+        if self._runtime.traits.starts_at_once:
+            await self._stop_after(self._started_at())
+
+    async def _stop_after(self, started_at: Millis) -> None:
+        if self.assignment.timeout_ms is None:
+            return
+        await self._clock.sleep_until(Millis(started_at + self.assignment.timeout_ms))
         self._cause = self._cause or StopCause.DEADLINE
         await self._patiently(lambda: self._runtime.stop(self.assignment.run, grace_ms=self.assignment.grace_ms))
 

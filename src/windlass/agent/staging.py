@@ -27,8 +27,11 @@ class Stager:
         self._report = report
 
     async def stage(self, assignment: Assignment, progress: Progress) -> None:
-        """The volume, with all inputs in it. Interrupted, it is done again: unpacking twice gives the same files."""
+        """The volume, with all inputs in it; a guest has brought its own. Interrupted, it is done again: unpacking twice gives
+        the same files."""
         volume = assignment.volume
+        if assignment.spec.guest:
+            return
         await self._runtime.ensure_volume(
             volume,
             labels={"windlass.dev/tenant": assignment.tenant, "windlass.dev/job": assignment.job},

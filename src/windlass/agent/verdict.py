@@ -24,9 +24,12 @@ HOPELESS: Final = frozenset({"StartFailed", "PodRefused", "Invalid", "VolumeLost
 """Why one did not start, where it would not start a second time either."""
 
 
+_STOPPED: Final = frozenset(str(cause) for cause in StopCause)
+
+
 def ended(assignment: Assignment, seen: Observed, cause: StopCause | None, tail: str) -> RunEnded:
     """Of a run that was started."""
-    if seen.phase is Phase.CREATED and cause is None:
+    if seen.phase is Phase.CREATED and cause is None and seen.reason not in _STOPPED:
         return refused(assignment, seen)
     state, reason, message = _name_end(assignment, seen, cause)
     if state is RunState.EXITED and seen.exit_code != 0 and tail:
@@ -50,8 +53,8 @@ def _name_end(assignment: Assignment, seen: Observed, cause: StopCause | None) -
         return RunState.STOPPED, cause, f"it ran longer than its timeout of {limit:g} s"
     if cause is StopCause.CANCEL:
         return RunState.STOPPED, cause, "cancelled on request"
-    if seen.reason == StopCause.DEADLINE:  # by the engine itself, while nobody of us was there
-        return RunState.STOPPED, seen.reason, seen.error or "it ran longer than its timeout"
+    if seen.reason in _STOPPED:  # there, and not by us
+        return RunState.STOPPED, seen.reason, seen.error or "it was ended where it ran"
     if seen.reason in LOST_REASONS:
         return RunState.LOST, seen.reason, seen.error
     if seen.phase is Phase.ABSENT:

@@ -1,16 +1,18 @@
 """A cluster as a pool of this server: its runtime, its one node, and the agent that keeps the runs there."""
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import structlog
 from msgspec import structs
 
+from windlass.adapters.guests.kubernetes import KubernetesGuests
+from windlass.adapters.keys.directory import KeyDirectory
 from windlass.adapters.runtime.kubernetes import KubernetesRuntime
 from windlass.adapters.runtime.kubernetes.machine import machine_of
 from windlass.agent.agent import Agent
@@ -18,6 +20,7 @@ from windlass.agent.journal import Journal
 from windlass.boot.installation import Identity
 from windlass.boot.settings import KubernetesSettings, Settings
 from windlass.boot.slices import Nodes
+from windlass.control.guests import GuestDoor
 from windlass.control.plane import ControlPlane
 from windlass.core.errors import Invalid, NotFound, WindlassError
 from windlass.core.model.ids import Millis, NodeId, PoolId
@@ -27,9 +30,13 @@ from windlass.core.model.resources import NOTHING, Resources
 from windlass.core.world.pools import create_pool
 from windlass.core.world.workers import join_node
 from windlass.ports.clock import Clock
+from windlass.ports.guests import Guests
 from windlass.ports.runtime import Machine
 from windlass.wire.kube.pod import PodPolicy
 from windlass.wire.quantities import read_bytes, read_cores
+
+if TYPE_CHECKING:
+    from windlass.client.kube.api import KubeApi
 
 MANAGER: Final = "windlass"
 LOOK_SECONDS: Final = 60.0
@@ -45,6 +52,7 @@ class Cluster:
 
     settings: KubernetesSettings
     runtime: KubernetesRuntime
+    guests: Guests | None
 
     @property
     def name(self) -> str:
@@ -63,7 +71,8 @@ class Cluster:
         journal = Journal(directory / "journal")
         stack.callback(journal.close)
         agent = replace(nodes, home=node, runtime=self.runtime).agent(node, journal)
-        return ClusterPool(cluster=self, plane=plane, agent=agent)
+        door = None if self.guests is None else GuestDoor(plane, self.guests, pool)
+        return ClusterPool(cluster=self, plane=plane, agent=agent, door=door)
 
     async def node(self, plane: ControlPlane) -> Node:
         """A cluster that does not answer has what it had: a server that starts meanwhile does not take its runs for lost."""
@@ -83,12 +92,15 @@ class ClusterPool:
     cluster: Cluster
     plane: ControlPlane
     agent: Agent
+    door: GuestDoor | None
 
     async def run(self) -> None:
         """The agent, and a look now and then at what the cluster has."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.agent.run)
             tasks.start_soon(self._keep_capacity)
+            if self.door is not None:
+                tasks.start_soon(self.door.run)
 
     async def _keep_capacity(self) -> None:
         while True:
@@ -103,37 +115,52 @@ class ClusterPool:
 
 
 @asynccontextmanager
-async def open_cluster(settings: Settings, who: Identity, clock: Clock) -> AsyncIterator[Cluster | None]:
+async def open_cluster(settings: Settings, who: Identity, clock: Clock, keys: Path) -> AsyncIterator[Cluster | None]:
     """None where none is configured. The API server may be away at that moment; a configuration that cannot be read is said."""
     if settings.kubernetes is None:
         yield None
         return
-    async with open_kubernetes(settings.kubernetes, who, clock) as runtime:
-        yield Cluster(settings=settings.kubernetes, runtime=runtime)
+    wanted = settings.kubernetes
+    async with open_api(wanted) as api, open_runtime(api, wanted, who, clock, keys) as runtime:
+        guests = KubernetesGuests(api, clock, own_namespace=wanted.namespace) if wanted.tenants else None
+        yield Cluster(settings=wanted, runtime=runtime, guests=guests)
 
 
 @asynccontextmanager
 async def open_kubernetes(
-    settings: KubernetesSettings, who: Identity, clock: Clock
+    settings: KubernetesSettings, who: Identity, clock: Clock, keys: Path
 ) -> AsyncIterator[KubernetesRuntime]:
+    async with open_api(settings) as api, open_runtime(api, settings, who, clock, keys) as runtime:
+        yield runtime
+
+
+@asynccontextmanager
+async def open_api(settings: KubernetesSettings) -> AsyncIterator["KubeApi"]:
     try:
         # Here and not above: a server without a cluster does without these packages, and starts sooner.
         from windlass.client.kube.api import KubeApi, read_config
     except ImportError as exc:
         raise Invalid(MISSING, code="settings", hint="pip install 'windlass[k8s]'") from exc
-    async with (
-        KubeApi(read_config(settings.kubeconfig, settings.context), manager=MANAGER) as api,
-        KubernetesRuntime.open(
-            api,
-            namespace=settings.namespace,
-            installation=who.installation,
-            node=settings.pool,
-            clock=clock,
-            side_image=settings.side_image,
-            policy=PodPolicy(gpu_resource=settings.gpu_resource),
-        ) as runtime,
-    ):
-        yield runtime
+    async with KubeApi(read_config(settings.kubeconfig, settings.context), manager=MANAGER) as api:
+        yield api
+
+
+def open_runtime(
+    api: "KubeApi", settings: KubernetesSettings, who: Identity, clock: Clock, keys: Path
+) -> AbstractAsyncContextManager[KubernetesRuntime]:
+    async def sign(payload: bytes) -> str:
+        return await anyio.to_thread.run_sync(KeyDirectory(keys).sign, payload)
+
+    return KubernetesRuntime.open(
+        api,
+        namespace=settings.namespace,
+        installation=who.installation,
+        node=settings.pool,
+        clock=clock,
+        side_image=settings.side_image,
+        policy=PodPolicy(gpu_resource=settings.gpu_resource),
+        sign=sign if settings.tenants else None,
+    )
 
 
 async def examine(settings: KubernetesSettings) -> tuple[str, str]:

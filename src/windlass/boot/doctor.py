@@ -50,6 +50,8 @@ def _examine(settings: Any, confirm_clock: bool) -> Iterator[Finding]:
     yield _slices(address)
     if settings.kubernetes is not None:
         yield _cluster(settings.kubernetes)
+        if settings.kubernetes.tenants:
+            yield _release_key(installation.keys)
     if installation.clock.exists():
         yield _clock(installation.clock, confirm_clock)
 
@@ -140,6 +142,13 @@ def _cluster(wanted: Any) -> Finding:
 
     said, advice = anyio.run(examine, wanted)
     return Finding(what="kubernetes", is_well=not advice, said=said, advice=advice)
+
+
+def _release_key(keys: Path) -> Finding:
+    """Public, for the operator's settings."""
+    from windlass.adapters.keys.directory import KeyDirectory
+
+    return Finding(what="release key", is_well=True, said=KeyDirectory(keys).public_key())
 
 
 def _clock(path: Path, confirm: bool) -> Finding:

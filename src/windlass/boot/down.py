@@ -83,7 +83,7 @@ async def _end_all(settings: "Settings", installation: "Installation", purge: bo
         if not purge:  # a purge has ended the executor already, with everything it had
             stop(str(installation.processes))
     if settings.kubernetes is not None:
-        async with open_kubernetes(settings.kubernetes, who, clock) as cluster:
+        async with open_kubernetes(settings.kubernetes, who, clock, installation.keys) as cluster:
             ended += await _end_on(cluster, "the cluster", purge)
     return ended
 

@@ -84,7 +84,7 @@ async def open_local(
     async with AsyncExitStack() as stack:
         runtime, found = await stack.enter_async_context(open_runtime(settings, installation, who, clock, environ))
         machine = await runtime.machine()
-        cluster = await stack.enter_async_context(open_cluster(settings, who, clock))
+        cluster = await stack.enter_async_context(open_cluster(settings, who, clock, installation.keys))
         store = await stack.enter_async_context(SqliteStore.open(installation.store))
         path = installation.read_model
         tables = WrittenTables(path, scribe) if scribe is not None else SqliteReadTables(path)

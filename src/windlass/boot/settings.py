@@ -43,6 +43,8 @@ class KubernetesSettings(BaseModel):
     """Likewise."""
     gpu_resource: str = "nvidia.com/gpu"
     """As in the operator's settings."""
+    tenants: bool = False
+    """Admit what is made in namespaces labelled `windlass.dev/tenant`; the operator wants this server's `release_key`."""
     side_image: str = "busybox:1.37"
     """Of the pods through which files are reached: `tar`, `stat`, `mkdir` and `sleep` are in it."""
 

@@ -53,6 +53,10 @@ def register(registry: kopf.OperatorRegistry, memory: Memory, queue: WorkQueue[K
         memory.claims.heard(type, document)
         queue.add(_job_of(document))
 
+    @kopf.on.event("", "v1", "namespaces", registry=registry)
+    async def on_namespace(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002
+        memory.namespaces.heard(type, _plain(body))
+
     @kopf.on.event("", "v1", "nodes", registry=registry)
     async def on_node(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002
         node = _plain(body)

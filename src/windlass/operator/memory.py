@@ -51,6 +51,7 @@ class Memory:
         self.jobs = Shelf()
         self.pods = Shelf()
         self.claims = Shelf()
+        self.namespaces = Shelf()
         self._silent: set[str] = set()
 
     def heard_node(self, kind: str | None, node: Document) -> bool:

@@ -26,6 +26,7 @@ from windlass.core.model.job import JobKind, JobSpec, OnLostNode
 from windlass.core.model.resources import Resources
 from windlass.core.model.submission import Submission
 from windlass.operator.acting import Actor
+from windlass.operator.gate import Gate
 from windlass.operator.memory import Key, Memory, key_of
 from windlass.operator.metrics import OperatorMetrics
 from windlass.operator.observing import Observer
@@ -54,6 +55,7 @@ class Reconciler:
         memory: Memory,
         queue: WorkQueue[Key],
         actor: Actor,
+        gate: Gate,
         *,
         preset_image: str,
         patience_ms: Millis,
@@ -65,6 +67,7 @@ class Reconciler:
         self._memory = memory
         self._queue = queue
         self._actor = actor
+        self._gate = gate
         self._observer = Observer(api, memory, wall)
         self._preset_image = preset_image
         self._patience_ms = patience_ms
@@ -111,6 +114,7 @@ class Reconciler:
             self._wishes.pop(key, None)
             return None  # what it owned goes with it
         wish, asked = self._wish(key, job)
+        wish = await self._gate.judge(job, wish)
         refused: Refused | None = None
         for _ in range(ROUNDS_MAX):
             course = read_course(job.get("status", {}))

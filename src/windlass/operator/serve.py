@@ -16,6 +16,7 @@ from windlass.core.errors import WindlassError
 from windlass.core.model.ids import Millis
 from windlass.operator.acting import Actor
 from windlass.operator.clock import ClusterClock
+from windlass.operator.gate import Gate
 from windlass.operator.handlers import register
 from windlass.operator.memory import Key, Memory, key_of
 from windlass.operator.metrics import OperatorMetrics
@@ -50,6 +51,7 @@ async def serve(
             memory,
             queue,
             actor,
+            Gate(api, memory, settings.release_key),
             preset_image=settings.preset_image,
             patience_ms=settings.patience_ms,
             wall=clock.now,

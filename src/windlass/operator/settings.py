@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from windlass.core.errors import Fault, Invalid
 from windlass.core.model.ids import Millis
 from windlass.wire.expected import expected
 from windlass.wire.kube.pod import PodPolicy
+from windlass.wire.kube.release import check_key
 from windlass.wire.names import read_labels
 
 PREFIX = "WINDLASS_OPERATOR_"
@@ -38,10 +39,19 @@ class OperatorSettings(BaseModel):
     """Secrets of the job's namespace with registry logins."""
     pull_patience_seconds: int = Field(default=120, ge=1)
     """How long a pod may fail to get its image before the run counts as failed."""
+    release_key: str = ""
+    """The public key of the server that admits what is in namespaces labelled with a tenant; `windlass doctor` shows it there."""
     resync_seconds: int = Field(default=30, ge=1)
     """The safety net: everything is looked at this often, even if nothing is heard."""
     workers: int = Field(default=16, ge=1)
     """Jobs looked at at once."""
+
+    @field_validator("release_key")
+    @classmethod
+    def _check_key(cls, text: str) -> str:
+        if text:
+            check_key(text)
+        return text
 
     @property
     def patience_ms(self) -> Millis:

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from joserfc import jwk, jwt
+from joserfc import jwk, jws, jwt
 from joserfc.errors import JoseError
 
 from windlass.core.errors import Invalid
 from windlass.wire.identity import ALGORITHM, AUDIENCE, ISSUER
+from windlass.wire.kube.release import TYPE
 
 KEY_FILE: Final = "signing-key.json"
 _PRIVATE: Final = 0o600
@@ -47,6 +48,14 @@ class KeyDirectory:
             "exp": issued_at + lifetime_seconds,
         }
         return jwt.encode({"alg": ALGORITHM, "kid": key.kid}, claims, key, algorithms=[ALGORITHM])
+
+    def public_key(self) -> str:
+        """For whoever checks releases."""
+        return str(self._key().as_dict(private=False)["x"])
+
+    def sign(self, payload: bytes) -> str:
+        """A release: see `wire.kube.release`. Reads a file: call it in a thread."""
+        return jws.serialize_compact({"alg": ALGORITHM, "typ": TYPE}, payload, self._key(), algorithms=[ALGORITHM])
 
     def _key(self) -> jwk.OKPKey:
         if not self._path.exists():

@@ -108,6 +108,8 @@ def _begin(wish: Wish, course: Course, seen: Seen, now: Millis) -> Step:
 def _wait_or_start(wish: Wish, course: Course, volume: VolumeSeen, first: tuple[Action, ...], now: Millis) -> Step:
     if wish.is_suspended and not course.attempt:
         return Step(course=_waits(course, "Suspended", "it starts when spec.suspend is false"), actions=first)
+    if wish.held:
+        return Step(course=_waits(course, "AwaitingAdmission", wish.held), actions=first)
     if not volume.is_bound and not volume.waits_for_pod and not wish.is_volume_given:
         return Step(course=_waits(course, "VolumePending", "its volume is not bound yet"), actions=first)
     if course.retry_at is not None and now < course.retry_at:
@@ -160,6 +162,8 @@ def _without_pod(wish: Wish, course: Course, seen: Seen, now: Millis) -> Step:
         return _end_run(wish, course, seen, now, "PodDeleted", "its pod was deleted while it ran")
     if wish.is_cancelled:
         return _finish(course, "Cancelled", "cancelled before it ran", at=now)
+    if wish.held:  # whoever wrote the attempt into the status, no pod is made
+        return Step(course=_waits(course, "AwaitingAdmission", wish.held))
     if seen.refused is None:
         return Step(course=course, actions=(CreatePod(course.attempt),))
     if seen.refused.is_final:

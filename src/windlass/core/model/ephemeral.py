@@ -30,6 +30,8 @@ class Wish(Struct, frozen=True, kw_only=True):
     gpus: int = 0
     is_volume_given: bool = False
     """Its volume was made for it by whoever made the job: it is used as it is, and not made anew when it is gone."""
+    held: str = ""
+    """Why it may not run yet, in words: nobody has admitted it for its tenant. Empty: it may."""
     fault: str = ""
     """Why it can never run, in words; the schema has let it pass."""
 

@@ -164,3 +164,5 @@ class JobSpec(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     storage_class: str = ""
     volume_size_bytes: int = 1 << 30
     queue_name: str = ""
+    guest: str = ""
+    """The object it stands for, where a tenant made it on a cluster by itself: `namespace/name/uid`. It brings its own volume."""

@@ -28,13 +28,16 @@ RULES: Final[tuple[Document, ...]] = (
     # To read back its own; it may list none, so it learns of no other's.
     {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "create"]},
     {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
-    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]},
+    {"apiGroups": [""], "resources": ["nodes", "namespaces"], "verbs": ["get", "list", "watch"]},
     {"apiGroups": ["storage.k8s.io"], "resources": ["storageclasses"], "verbs": ["get", "list"]},
 )
 
 SERVER: Final = "windlass-server"
 SERVER_RULES: Final[tuple[Document, ...]] = (
-    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]},
+    {"apiGroups": [""], "resources": ["nodes", "namespaces"], "verbs": ["get", "list", "watch"]},
+    # Of tenants' namespaces: what waits there to be admitted, and what came of it.
+    {"apiGroups": [GROUP], "resources": [PLURAL], "verbs": ["get", "list", "watch", "patch"]},
+    {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
 )
 """In the whole cluster, of a server that has it as a pool."""
 RUNS: Final = "windlass-server-runs"

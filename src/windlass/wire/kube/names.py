@@ -34,6 +34,13 @@ EXPIRES: Final = f"{GROUP}/expires-at"
 ERRAND: Final = f"{GROUP}/errand"
 """Annotation on a job that a Windlass server made: the run it stands for (see `errand`)."""
 
+GUEST_JOB: Final = f"{GROUP}/admitted-as"
+"""Annotation on a job of a tenant's namespace: the id of the server's job that stands for it."""
+RELEASE: Final = f"{GROUP}/release"
+"""Annotation on a job of a tenant's namespace: the server's signature (see `release`)."""
+ADMISSION: Final = f"{GROUP}/admission"
+"""And what the server says of it while it waits, for people."""
+
 OPERATOR: Final = "windlass-operator"
 """The field manager of what we write, and the name of our deployment, service account and roles."""
 NAMESPACE: Final = "windlass-system"

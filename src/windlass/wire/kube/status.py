@@ -99,7 +99,8 @@ def read_time(text: str | None) -> Millis | None:
 
 
 def _conditions(course: Course, before: Sequence[Document], now: Millis, generation: int) -> list[Document]:
-    """Always the same four, each with a reason, so that `kubectl wait --for=condition=` works from the first moment."""
+    """Always the same four, each with a reason, so that `kubectl wait --for=condition=` works from the first moment; where
+    somebody admits, a fifth."""
     is_failed = course.phase is EphemeralPhase.FAILED
     told: dict[str, tuple[bool, str, str]] = {
         "Suspended": (course.reason == "Suspended", course.reason or "Pending", ""),
@@ -107,6 +108,9 @@ def _conditions(course: Course, before: Sequence[Document], now: Millis, generat
         "Complete": (course.phase is EphemeralPhase.SUCCEEDED, course.reason or "Pending", ""),
         "Failed": (is_failed, course.reason or "Pending", course.message if is_failed else ""),
     }
+    is_held = course.reason == "AwaitingAdmission"
+    if is_held or any(one.get("type") == "Admitted" for one in before):  # only where somebody admits
+        told["Admitted"] = (not is_held, course.reason if is_held else "Released", course.message if is_held else "")
     return [
         _condition(kind, holds, reason, message, before, now, generation)
         for kind, (holds, reason, message) in told.items()

@@ -12,8 +12,8 @@ from windlass.wire.kube.names import Document
 from windlass.wire.kube.status import read_time
 
 OVER: Final = ("Succeeded", "Failed")
-_PLAIN: Final = frozenset({"Completed", "ExitCode", "OOMKilled", "Cancelled"})
-"""Ends that an exit code, or who ended it, says enough of."""
+_PLAIN: Final = frozenset({"Completed", "ExitCode", "OOMKilled"})
+"""Ends that an exit code says enough of."""
 _QUIET: Final = frozenset({"", "Starting", "Suspended", "ContainerCreating", "PodInitializing"})
 
 

@@ -14,6 +14,7 @@ from windlass.adapters.runtime.backoff import Backoff
 from windlass.adapters.runtime.kubernetes.bells import Bells
 from windlass.adapters.runtime.kubernetes.beside import Beside
 from windlass.adapters.runtime.kubernetes.cluster import Cluster
+from windlass.adapters.runtime.kubernetes.guests import GuestRuns, Sign
 from windlass.adapters.runtime.kubernetes.logs import PodLog
 from windlass.adapters.runtime.kubernetes.machine import machine_of
 from windlass.adapters.runtime.kubernetes.objects import (
@@ -73,6 +74,7 @@ class KubernetesRuntime:
         beside: Beside,
         volumes: Volumes,
         policy: PodPolicy,
+        guests: GuestRuns | None,
     ) -> None:
         self._cluster = cluster
         self._namespace = namespace
@@ -80,7 +82,10 @@ class KubernetesRuntime:
         self._clock = clock
         self._beside = beside
         self._volumes = volumes
-        self._bells = Bells(cluster, namespace, owner, clock)
+        self._guests = guests
+        self._scope = namespace if guests is None else ""
+        """Where runs' objects may be: a guest's is in its tenant's namespace."""
+        self._bells = Bells(cluster, self._scope, owner, clock)
         self._policy = policy
         self._guarded: set[str] = set()
 
@@ -96,13 +101,24 @@ class KubernetesRuntime:
         clock: Clock,
         side_image: str,
         policy: PodPolicy = DEFAULT_POLICY,
+        sign: Sign | None = None,
     ) -> AsyncIterator["KubernetesRuntime"]:
-        """`side_image` is that of the pods through which files are reached; `policy` is the operator's own."""
+        """`side_image` is that of the pods through which files are reached; `policy` is the operator's own; with `sign` runs
+        may stand for objects in tenants' namespaces."""
         owner = Owner(installation=installation, node=node)
         beside = Beside(cluster, namespace, owner, image=side_image, policy=policy)
         async with anyio.create_task_group() as tasks:
             volumes = Volumes(cluster, namespace, owner, beside, tasks)
-            runtime = cls(cluster, namespace, owner=owner, clock=clock, beside=beside, volumes=volumes, policy=policy)
+            runtime = cls(
+                cluster,
+                namespace,
+                owner=owner,
+                clock=clock,
+                beside=beside,
+                volumes=volumes,
+                policy=policy,
+                guests=None if sign is None else GuestRuns(cluster, owner, sign),
+            )
             tasks.start_soon(runtime._bells.run)
             tasks.start_soon(beside.run)
             try:
@@ -143,6 +159,9 @@ class KubernetesRuntime:
         return await self._volumes.names()
 
     async def create(self, assignment: Assignment, *, handed: Handed = NOTHING_HANDED) -> None:
+        if assignment.spec.guest:
+            await self._of_guests().take(assignment)
+            return
         document = run_object(assignment, self._owner, handed)
         try:
             await self._cluster.create(JOBS, document, self._namespace)
@@ -163,9 +182,12 @@ class KubernetesRuntime:
         seen = observed(run, job)
         if seen.error and seen.phase is Phase.CREATED:
             raise StartFailed(seen.error)
-        if not job["spec"].get("suspend", False):
-            return
-        uid = job["metadata"]["uid"]
+        if self._is_guest(job):
+            await self._of_guests().release(job)
+        elif job["spec"].get("suspend", False):
+            await self._release(run, job["metadata"]["uid"], handed)
+
+    async def _release(self, run: RunId, uid: str, handed: Handed) -> None:
         for secret in secrets(run, uid, self._owner, handed):
             await self._cluster.apply(SECRETS, secret, self._namespace)
         release: Document = {"metadata": {"uid": uid}, "spec": {"suspend": False}}
@@ -180,7 +202,7 @@ class KubernetesRuntime:
         return None
 
     async def observe_all(self) -> tuple[Observed, ...]:
-        jobs = await self._cluster.list(JOBS, self._namespace, labels=self._owner.selector())
+        jobs = await self._cluster.list(JOBS, self._scope, labels=self._owner.selector())
         ours = [job for job in jobs if self._owner.owns(job) and RUN_LABEL in job["metadata"]["labels"]]
         seen = (observed(RunId(job["metadata"]["labels"][RUN_LABEL]), job) for job in ours)
         return tuple(sorted(seen, key=lambda one: one.run))
@@ -197,6 +219,10 @@ class KubernetesRuntime:
         job = await self._job(run)
         if job is None or is_settled(observed(run, job)) or job["spec"].get("suspend", False):
             return
+        if self._is_guest(job):
+            await self._of_guests().cancel(job)
+            await self._bells.until(run, lambda: self.observe(run), is_settled)
+            return
         pod = await self._cluster.get(PODS, pod_name(object_name(run), RELEASED_ONCE), self._namespace)
         if pod is not None and pod.get("status", {}).get("phase") == "Running":
             over = {"metadata": {"uid": pod["metadata"]["uid"]}, "spec": {"activeDeadlineSeconds": 1}}
@@ -206,23 +232,35 @@ class KubernetesRuntime:
             await self._cluster.merge(JOBS, object_name(run), cancel, self._namespace)
         await self._bells.until(run, lambda: self.observe(run), is_settled)
 
-    def logs(self, run: RunId, *, after: LogPosition) -> AsyncIterator[LogLine]:
-        async def is_over() -> bool:
-            return is_settled(await self.observe(run))
-
-        pod = pod_name(object_name(run), RELEASED_ONCE)
-        backoff = Backoff(self._clock, run)
-        return PodLog(self._cluster, pod, self._namespace, is_over=is_over, backoff=backoff).follow(after)
-
-    async def remove(self, run: RunId) -> None:
-        """The object first: then nobody takes the end of its pod for a failure."""
+    async def logs(self, run: RunId, *, after: LogPosition) -> AsyncIterator[LogLine]:
         job = await self._job(run)
         if job is None:
             return
-        name, pod = object_name(run), pod_name(object_name(run), RELEASED_ONCE)
+
+        async def is_over() -> bool:
+            return is_settled(await self.observe(run))
+
+        pod, namespace = pod_name(job["metadata"]["name"], RELEASED_ONCE), job["metadata"]["namespace"]
+        read = PodLog(self._cluster, pod, namespace, is_over=is_over, backoff=Backoff(self._clock, run))
+        async for line in read.follow(after):
+            yield line
+
+    async def remove(self, run: RunId) -> None:
+        job = await self._job(run)
+        if job is None:
+            return
+        if self._is_guest(job):
+            await self.stop(run, grace_ms=Millis(0))
+            await self._of_guests().leave(run, job)
+        else:
+            await self._remove(run, job["metadata"]["uid"])
+
+    async def _remove(self, run: RunId, uid: str) -> None:
+        """The object first: then nobody takes the end of its pod for a failure."""
+        name, pod = object_name(run), self._pod(run)
         found = await self._cluster.get(PODS, pod, self._namespace)
         await self._forget_secrets(run)
-        await self._cluster.delete(JOBS, name, self._namespace, uid=job["metadata"]["uid"])
+        await self._cluster.delete(JOBS, name, self._namespace, uid=uid)
         if found is not None:
             # One second and not none: the kubelet then says when it is over, and does not only hope so.
             await self._cluster.delete(PODS, pod, self._namespace, uid=found["metadata"]["uid"], grace=1)
@@ -285,7 +323,17 @@ class KubernetesRuntime:
 
     async def _job(self, run: RunId) -> Document | None:
         job = await self._cluster.get(JOBS, object_name(run), self._namespace)
+        if job is None and self._guests is not None:
+            return await self._guests.find(run)
         return job if job is not None and self._owner.owns(job) else None
+
+    def _is_guest(self, job: Document) -> bool:
+        return bool(job["metadata"]["namespace"] != self._namespace)
+
+    def _of_guests(self) -> GuestRuns:
+        if self._guests is None:
+            raise Conflict("this server admits no guests any more", code="guests-off", hint="set kubernetes.tenants")
+        return self._guests
 
     async def _running(self, run: RunId) -> Document:
         job = await self._job(run)

@@ -1,0 +1,1 @@
+"""Where guests come from."""
