@@ -281,6 +281,7 @@ async def test_a_job_for_a_pool_that_is_not_there_is_400_and_told_which_are(api:
     assert (answer.status_code, answer.json()["code"]) == (400, "fits-nowhere")
     expected = {"field": "spec.pool", "message": "no node is in pool nowhere; there are: local"}
     assert answer.json()["faults"] == [expected]
+    assert "windlass get pools" in answer.json()["hint"]
     assert await api.trace() == before
 
 

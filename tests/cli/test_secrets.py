@@ -112,6 +112,26 @@ def test_lists_show_names_and_who_uses_them(stub: Stub, windlass: Invoke) -> Non
     assert windlass("registries", "list", "-o", "name").output == "r.example.com:5000\n"
 
 
+@pytest.mark.parametrize("kind", ["secrets", "registries"])
+def test_an_empty_list_says_so_beside_the_output(stub: Stub, windlass: Invoke, kind: str) -> None:
+    stub.script(f"GET /api/v1/{kind}", (200, {"items": []}))
+    result = windlass(kind, "list")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "none\n")
+
+
+def test_a_job_that_is_over_is_told_its_state_once(stub: Stub, windlass: Invoke) -> None:
+    over = {
+        "name": "a",
+        "uid": "u",
+        "state": "FAILED",
+        "says": "it is over: FAILED (ExitCode)",
+        "gates": [],
+        "advice": [],
+    }
+    stub.script("GET /api/v1/jobs/a/why", (200, over))
+    assert windlass("why", "a").stdout == "a: it is over: FAILED (ExitCode)\n"
+
+
 def test_run_sends_where_values_come_from(stub: Stub, windlass: Invoke) -> None:
     flags = ("-e", "A=1", "--secret", "T=hub", "--secret", "U=hub:user", "--secret-file", "conf=app:config")
     assert windlass("run", "--detach", *flags, "img", "--", "true").exit_code == 0

@@ -69,6 +69,16 @@ class Scene:
         self.asked_at = self.api.home.plane.read_model.revision
         return answer.json()
 
+    async def queue(self, expected: Any) -> Any:
+        """What is shown of the queue, once it is that or the time is over."""
+        shown = None
+        with anyio.move_on_after(120):
+            while shown != expected:
+                items = (await self.api.client.get("/api/v1/queues/status")).json()["items"]
+                shown = sorted((item["head"]["name"], item["state"], item["reasons"]) for item in items)
+                await anyio.sleep(0.01)  # the fact awaited is the next placing
+        return shown
+
     async def placed_since_why(self) -> str:
         """The node the job, or the one that was asked for in its place, was given since."""
         read_model = self.api.home.plane.read_model
@@ -552,6 +562,26 @@ async def test_another_tenants_job_is_not_there(scene: Scene) -> None:
     for roles in (("member",), ADMIN):
         answer = await scene.api.client.get("/api/v1/jobs/theirs/why", headers=scene.api.bearer(roles=roles))
         assert answer.status_code == 404
+
+
+@pytest.mark.anyio
+async def test_asking_leaves_the_queue_with_the_reasons_it_had(scene: Scene) -> None:
+    """The answer looks into Worlds with a node more, and with less asked for: none of their reasons may be shown as this one's."""
+    whole = scene.world.tables.nodes[NodeId("n1")].capacity.cpu_millis // 1000
+    await scene.runs("other-one", **cores(whole))
+    await scene.submit("mine", **cores(whole))
+    await scene.submit("small", **cores(1))
+    shown = [
+        ("mine", "parked", [{"reason": "cpu in use", "nodes": 1}]),
+        ("small", "parked", [{"reason": "cpu in use", "nodes": 1}]),
+    ]
+    assert await scene.queue(shown) == shown
+    found = await scene.why()
+    assert advised(found, "add-node")
+    assert await scene.queue(shown) == shown
+    plan = await scene.api.client.post("/api/v1/plan", json={"items": [manifest("true", name="more")]})
+    assert plan.status_code == 200, plan.text
+    assert await scene.queue(shown) == shown
 
 
 @pytest.mark.anyio

@@ -62,7 +62,7 @@ SERVER_HELP: Mapping[str, str] = {
     "images": "Keep images equal on every node.",
 }
 LAST: Mapping[str, Verb] = {
-    "open": Verb(at=f"{_HERE}.about:open_console", section=OTHER, help="Print the console's address."),
+    "open": Verb(at=f"{_HERE}.about:open_page", section=OTHER, help="Print the live page's address."),
     "whoami": Verb(at=f"{_HERE}.about:whoami", section=OTHER, help="Who the server thinks you are."),
     "version": Verb(at=f"{_HERE}.about:version", section=OTHER, help="Versions of client and server."),
     "completion": Verb(at=f"{_HERE}.completion:completion", section=OTHER, help="Set up your shell to complete names."),

@@ -20,6 +20,7 @@ class Command(click.Command):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        _name_numbers(self.params)
         self.params.extend(connection_options(is_hidden=True))
 
 
@@ -77,6 +78,17 @@ def client_of(ctx: click.Context) -> Client:
     client = _of_cluster(ctx) if _means_cluster(ctx) else _of_server(ctx)
     ctx.call_on_close(client.close)
     return client
+
+
+def _name_numbers(params: Sequence[click.Parameter]) -> None:
+    """`N` in the help, where click would say INTEGER RANGE; the bounds stand behind it all the same."""
+    for param in params:
+        if (
+            param.metavar is None
+            and isinstance(param.type, click.IntRange | click.FloatRange)
+            and param.multiple is False
+        ):
+            param.metavar = "N"
 
 
 def _means_cluster(ctx: click.Context) -> bool:

@@ -1,4 +1,7 @@
-"""Questions about what will be, asked of the leader's live World. Bounded in steps, on the loop that decides; changing nothing."""
+"""Questions about what will be, asked of the leader's live World. Bounded in steps, on the loop that decides; changing nothing.
+
+Whoever was tried with is asked again at once: until then the queue would show what was found in a World that is no more.
+"""
 
 from collections.abc import Sequence
 
@@ -18,8 +21,12 @@ class Foresight:
     def why(self, job: JobId, *, tenant: TenantId) -> Why:
         """NotFound for one that is over, or another tenant's."""
         world = self._brain.world
-        return why(world, world.job(job, tenant=tenant), now=self._brain.clock.now())
+        found = why(world, world.job(job, tenant=tenant), now=self._brain.clock.now())
+        self._brain.wake()
+        return found
 
     def plan(self, tenant: TenantId, submissions: Sequence[Submission]) -> Plan:
         ids = [JobId(self._ids.uuid7()) for _ in submissions]
-        return plan(self._brain.world, tenant, submissions, ids=ids, now=self._brain.clock.now())
+        made = plan(self._brain.world, tenant, submissions, ids=ids, now=self._brain.clock.now())
+        self._brain.wake()
+        return made

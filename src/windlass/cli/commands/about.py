@@ -24,10 +24,9 @@ def version(ctx: click.Context, form: str) -> None:
         return
     say(f"client  {__version__}")
     if isinstance(about["server"], dict):
-        more = ", ".join(f"{k} {v}" for k, v in about["server"].items() if k != "version")
-        say(
-            f"server  {about['server'].get('version', '?')}  at {client.connection.url}{'  (' + more + ')' if more else ''}"
-        )
+        server = about["server"]
+        more = f"API {server.get('api', '?')}, runs on {server.get('runtime', '?')}"
+        say(f"server  {server.get('version', '?')}  at {client.connection.url}  ({more})")
 
 
 @click.command(cls=Command)
@@ -45,8 +44,8 @@ def whoami(ctx: click.Context, form: str) -> None:
 
 @click.command("open", cls=Command)
 @click.pass_context
-def open_console(ctx: click.Context) -> None:
-    """Print the address of the console.
+def open_page(ctx: click.Context) -> None:
+    """Print the address of the live page.
 
     It carries your token behind the `#`, which a browser keeps to itself: treat the line like a password.
     """

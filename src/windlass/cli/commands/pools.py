@@ -20,15 +20,17 @@ def pools() -> None:
 
 @pools.command(cls=Command)
 @click.argument("name")
-@click.option("--cpu", required=True, help="Cores of one worker.")
-@click.option("--memory", required=True, help="Memory of one worker, such as 2Gi.")
+@click.option("--cpu", metavar="CORES", required=True, help="Cores of one worker.")
+@click.option("--memory", metavar="SIZE", required=True, help="Memory of one worker, such as 2Gi.")
 @click.option("--min", "workers_min", type=click.IntRange(0), default=0, show_default=True, help="Workers kept.")
 @click.option("--max", "workers_max", type=click.IntRange(0), required=True, help="Workers at most.")
 @click.option("--spares", type=click.IntRange(0), help="Idle workers kept warm.")
-@click.option("--cooldown-up", help="Between two growths.  [default: 60s]")
-@click.option("--cooldown-down", help="After a change, before workers are given back.  [default: 120s]")
-@click.option("--idle", help="A worker idle for so long is given back.  [default: 30m]")
-@click.option("--tenant", "tenants", multiple=True, help="Who may use it, nobody else; may be repeated.")
+@click.option("--cooldown-up", metavar="TIME", help="Between two growths.  [default: 60s]")
+@click.option("--cooldown-down", metavar="TIME", help="After a change, before workers are given back.  [default: 120s]")
+@click.option("--idle", metavar="TIME", help="A worker idle for so long is given back.  [default: 30m]")
+@click.option(
+    "--tenant", "tenants", metavar="NAME", multiple=True, help="Who may use it, nobody else; may be repeated."
+)
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Its workers carry it; may be repeated.")
 @output_option("table", "json", "yaml", "name")
 @click.pass_context

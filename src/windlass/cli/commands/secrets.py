@@ -12,7 +12,7 @@ import click
 
 from windlass.cli.command import Command, client_of
 from windlass.cli.each import each
-from windlass.cli.output import note, output_option, say, show_json, show_table, show_yaml
+from windlass.cli.output import note, output_option, say, show_document, show_table
 from windlass.cli.render import lists
 
 DEFAULT_KEY = "value"
@@ -84,15 +84,15 @@ def rotate_key(ctx: click.Context) -> None:
 
 
 def show_listed(items: list[Any], form: str, named_by: str, headings: tuple[str, ...], rows: Any) -> None:
-    if form == "json":
-        show_json({"items": items})
-    elif form == "yaml":
-        show_yaml({"items": items})
-    elif form == "name":
+    if show_document({"items": items}, form):
+        return
+    if form == "name":
         for item in items:
             say(item[named_by])
-    else:
+    elif items:
         show_table(headings, rows(items))
+    else:
+        note("none")
 
 
 def typed_or_piped(what: str) -> str:

@@ -48,14 +48,14 @@ def quota_options(function: Any) -> Any:
     count = Limit(is_count=True)
     for option in reversed(
         (
-            click.option("--cpu", type=Limit(), help="Cores at once."),
-            click.option("--memory", type=Limit(), help="Memory at once, such as 64Gi."),
-            click.option("--gpu", type=count, help="GPUs at once."),
-            click.option("--jobs", type=count, help="Jobs holding quota at once."),
-            click.option("--workers", type=count, help="Nodes its runs may be on at once."),
+            click.option("--cpu", type=Limit(), metavar="N|none", help="Cores at once."),
+            click.option("--memory", type=Limit(), metavar="N|none", help="Memory at once, such as 64Gi."),
+            click.option("--gpu", type=count, metavar="N|none", help="GPUs at once."),
+            click.option("--jobs", type=count, metavar="N|none", help="Jobs holding quota at once."),
+            click.option("--workers", type=count, metavar="N|none", help="Nodes its runs may be on at once."),
             click.option("--queued-max", type=click.IntRange(0), help="Jobs waiting at once."),
-            click.option("--jobs-per-month", type=count, help="Jobs accepted in a calendar month."),
-            click.option("--cost-per-day", type=count, help="Micro-units in a day."),
+            click.option("--jobs-per-month", type=count, metavar="N|none", help="Jobs accepted in a calendar month."),
+            click.option("--cost-per-day", type=count, metavar="N|none", help="Micro-units in a day."),
             click.option("--pool", "pools", multiple=True, help="A pool it may use; may be repeated, `any` is any."),
         )
     ):

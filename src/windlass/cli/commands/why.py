@@ -22,7 +22,9 @@ def why(ctx: click.Context, job: str, form: str) -> None:
     found = client_of(ctx).why(job)
     if show_document(found, form):
         return
-    say(f"{styled(found['name'], bold=True)} is {found['state']}: {table.clean(found['says'])}")
+    says = table.clean(found["says"])
+    state = "" if found["state"] in says else f" is {found['state']}"
+    say(f"{styled(found['name'], bold=True)}{state}: {says}")
     if not found["gates"]:
         return
     say("")

@@ -92,7 +92,13 @@ def flat(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, s
         elif isinstance(value, list):
             yield prefix + name, ", ".join(map(str, value)) or "any"
         else:
-            yield prefix + name, "none" if value is None else str(value)
+            yield prefix + name, _shown(value)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value is None else str(value)
 
 
 def _left(token: IssuedToken, now: float) -> str:

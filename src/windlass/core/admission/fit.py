@@ -54,4 +54,6 @@ def _hint(missing: tuple[str, ...]) -> str:
         return "there is no such GPU here: ask for none with --gpu 0 (resources.gpu: 0)"
     if "runtime" in missing:
         return "start the server with a container engine, or run without an image: windlass run -- CMD"
+    if set(missing) & {"pool", "pool not allowed", "pool of other tenants"}:
+        return "name another pool, or none; `windlass get pools` shows those you may use"
     return "ask for less; `windlass get nodes` shows what the nodes have"

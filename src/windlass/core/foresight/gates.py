@@ -51,6 +51,10 @@ def _release(job: Job) -> Gate:
     return Gate(name=GateName.RELEASE, is_open=not job.is_suspended, says=says)
 
 
+def _runs(count: int) -> str:
+    return "1 run holds" if count == 1 else f"{count} runs hold"
+
+
 def _backoff(job: Job, now: Millis) -> Gate:
     if job.not_before <= now:
         return Gate(name=GateName.BACKOFF, is_open=True, says="none")
@@ -107,7 +111,7 @@ def _quota_and_burst(world: World, tenant: Tenant | None, job: Job, now: Millis)
         ]
     if fits(quota, needs, held=held, jobs=usage.runs):
         workers = _workers(world, job)
-        says = workers or f"{usage.runs} runs hold {held.cpu_millis} millicores and {held.memory_bytes >> 20} MiB of it"
+        says = workers or f"{_runs(usage.runs)} {held.cpu_millis} millicores and {held.memory_bytes >> 20} MiB of it"
         return Gate(name=GateName.QUOTA, is_open=not workers, says=says, numbers=tuple(numbers)), _reserve(world, job)
     over = excess(quota, needs, held=held, jobs=usage.runs)
     says = "; ".join(map(sentence, over))

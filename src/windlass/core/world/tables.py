@@ -13,7 +13,7 @@ from windlass.core.admission.budget import cost_reached_at, next_threshold_at
 from windlass.core.admission.reserve import Reserve
 from windlass.core.admission.usage import Usage
 from windlass.core.fairness.deadlines import Urgency, lead_of, next_change, urgency
-from windlass.core.fairness.lanes import Reasons
+from windlass.core.fairness.lanes import Band, Reasons
 from windlass.core.fairness.ledger import Account
 from windlass.core.fairness.queue import WaitingQueue
 from windlass.core.fairness.standing import Standings
@@ -92,6 +92,8 @@ class Tables(Kept):
         """During a trial: jobs whose backoff has ended or whose deadline has come near in it, to be sent back."""
         self.tried: list[TenantId] = []
         """During a trial: tenants held in it, to be let go."""
+        self.parked: list[Band] = []
+        """During a trial: shapes that found no place in it, to be asked again."""
         self._short_of_room: set[TenantId] = set()
         self.held_until: dict[TenantId, Millis] = {}
         """Tenants with a timer that lets them try again."""
@@ -117,6 +119,12 @@ class Tables(Kept):
                 self._shapes.clear()
             known = self._shapes[shape] = shape
         return known
+
+    def park(self, band: Band, reasons: Reasons, **how: Any) -> None:
+        """As the queue's, with what a trial parks for its own reasons taken back at its end."""
+        self.queue.park(band, reasons, **how)
+        if self.is_trial:
+            self.parked.append(band)
 
     def hold(self, tenant: TenantId, reasons: Reasons, until: Millis | None) -> None:
         """Out of the running until something of it is released, its limits change, or the moment comes."""

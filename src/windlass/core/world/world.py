@@ -117,6 +117,7 @@ class World:
             self._send_back(woken)
             self.tables.forget_promise()  # found out about a World that is no more
             self.tables.let_go_for_room()
+            self._ask_again()
             while self.tables.tried:
                 self.tables.queue.let_go(self.tables.tried.pop())  # held for what was only tried, or at a time to come
 
@@ -132,6 +133,14 @@ class World:
 
     def drop(self, table: Table, key: str) -> None:
         self.put(table, key, None)
+
+    def _ask_again(self) -> None:
+        """Shapes that a trial parked found no place in a World that is no more: their reasons are its reasons."""
+        parked = self.tables.parked
+        while parked:
+            band = parked.pop()
+            if band.is_parked:
+                self.tables.queue.unpark(band)
 
     def _send_back(self, jobs: Iterable[JobId]) -> None:
         """Whoever was let into the queue, or made urgent, by a trial's time waits for the real one again."""
