@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from windlass.images.config import load_config, parse_address
-from windlass.images.errors import ImageSyncError
+from windlass.images.errors import ImageSyncError, Mistakes
 from windlass.images.initial import initial_settings
 from windlass.images.settings import SETTINGS, Settings
 from windlass.images.shellfile import parse_shell_file
@@ -36,7 +36,7 @@ def test_the_seeds_file_is_understood(tmp_path: Path) -> None:
     assert config.prefixes == ("registry.example.com/team/", "docker.io/library/")
     assert config.log_dir == Path("/var/log/image-sync")
     assert (config.settings.timeout_seconds, config.settings.max_parallel) == (600, 8)
-    assert config.warnings == (f"BASE ({tmp_path}/image-sync.conf): no such setting; ignored",)
+    assert config.warnings == (f"BASE ({tmp_path}/image-sync.conf line 7): no such setting; ignored",)
 
 
 def test_lists_arrays_and_numbered_keys_make_one_list_without_doubles(tmp_path: Path) -> None:
@@ -150,6 +150,27 @@ def test_a_prefix_that_begins_no_name_is_refused(prefix: str, tmp_path: Path) ->
     assert refused.value.code == "config.invalid"
 
 
+def test_a_node_or_prefix_that_cannot_be_one_is_named_with_its_line(tmp_path: Path) -> None:
+    text = 'LOG_DIR=/l\nNODES=(\n  good\n  "b;d"  # here\n  also-good\n  "b ad"\n)\nPREFIX1=x/\nPREFIX2="-y"\n'
+    path = write(tmp_path, text)
+    with pytest.raises(Mistakes) as refused:
+        load_config(path, {}, {})
+    said = {(error.where, error.what) for error in refused.value.errors}
+    assert said == {
+        (f"{path} line 4", "not a node: 'b;d'"),
+        (f"{path} line 6", "not a node: 'b ad'"),
+        (f"{path} line 9", "not a prefix: '-y'"),
+    }
+
+
+def test_every_ssh_file_that_cannot_be_read_is_named_at_once(tmp_path: Path) -> None:
+    absent = {"SSH_CONFIG": "/no/config", "SSH_KNOWN_HOSTS": "/no/hosts", "SSH_KEY": "/no/key"}
+    with pytest.raises(Mistakes) as refused:
+        load_config(write(tmp_path, SEED), absent, {})
+    assert [error.where for error in refused.value.errors] == [f"{key}={path}" for key, path in absent.items()]
+    assert {error.code for error in refused.value.errors} == {"config.unreadable"}
+
+
 def test_nodes_may_be_names_addresses_or_ipv6() -> None:
     assert parse_address("root@[::1]:22").host == "::1"
     assert parse_address("10.0.0.7").port is None
@@ -201,14 +222,15 @@ def test_every_mistake_is_named_at_once_with_its_place(tmp_path: Path) -> None:
     with pytest.raises(ImageSyncError) as refused:
         load_config(path, {"PREFIXES": ("*",)}, {})
     lines = str(refused.value).splitlines()
-    assert lines[0] == "7 mistakes in the settings:"
+    assert lines[0] == "8 mistakes in the settings:"
     begun = [f"{path} line {number}: " for number in (4, 5, 6, 7)]
     begun += [
         f"{path}: required but not set: LOG_DIR.",
-        f"{path}: not a node: 'a;b', '-oProxyCommand=x';",
+        f"{path} line 2: not a node: 'a;b';",
+        f"{path} line 3: not a node: '-oProxyCommand=x';",
         "command line: not a prefix: '*';",
     ]
-    assert [line.strip().startswith(begin) for line, begin in zip(lines[1:], begun, strict=True)] == [True] * 7
+    assert [line.strip().startswith(begin) for line, begin in zip(lines[1:], begun, strict=True)] == [True] * 8
 
 
 def test_a_line_that_was_refused_is_not_called_missing(tmp_path: Path) -> None:
@@ -223,8 +245,8 @@ def test_a_bad_value_is_blamed_on_who_gave_it(tmp_path: Path) -> None:
     config = load_config(path, {"TIME_OUT": "5", "SPEED": "high"}, {})
     assert [warning.partition(": ")[0] for warning in config.warnings] == [
         "TIME_OUT='5' (command line)",
-        f"RETRIES='many' ({path})",
-        f"TYPO ({path})",
+        f"RETRIES='many' ({path} line 4)",
+        f"TYPO ({path} line 5)",
         "SPEED (command line)",
     ]
 

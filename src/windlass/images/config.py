@@ -5,6 +5,7 @@ its default (I1). `SETTINGS` is the one list of keys: the reader, `--init` and t
 """
 
 import ipaddress
+import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -63,9 +64,10 @@ def load_config(path: Path | None, overrides: Mapping[str, Value], environment: 
         "PREFIX", "PREFIXES", _prefix, "a prefix", "the literal beginning of an image name", mistakes
     )
     log_dir, lock_dir = sources.directories(mistakes)
+    settings, warnings = sources.optional()
+    mistakes += _unreadable(settings)
     if mistakes:
         raise mistakes[0] if len(mistakes) == 1 else Mistakes(mistakes)
-    settings, warnings = sources.optional()
     return Config(
         nodes=nodes,
         prefixes=prefixes,
@@ -140,6 +142,7 @@ class _Sources:
     def __init__(self, path: Path | None, read: Parsed, overrides: Mapping[str, Value]) -> None:
         self._path = path
         self._file = read.values
+        self._lines = read.lines
         self._refused = read.refused
         self._overrides = overrides
         kept = {key: value for key, value in read.values.items() if _plural(key) not in overrides}
@@ -163,11 +166,11 @@ class _Sources:
         good: dict[str, _T] = {}
         bad: dict[str, list[str]] = {}
         for key in self._keys(single, plural):
-            for text in _words(self._values[key]):
+            for number, text in _numbered_words(self._values[key]):
                 try:
                     good.setdefault(text, read(text))
                 except ValueError:
-                    bad.setdefault(self._where(key), []).append(repr(clean(text, 80)))
+                    bad.setdefault(self._where(key, number), []).append(repr(clean(text, 80)))
         for where, texts in bad.items():
             what = f"not {noun}: {', '.join(dict.fromkeys(texts))}"
             mistakes.append(ImageSyncError("config.invalid", what, where=where, expected=expected))
@@ -216,8 +219,12 @@ class _Sources:
         ]
         return [*([plural] if plural in self._values else []), *(key for _, key in sorted(numbered))]
 
-    def _where(self, key: str) -> str:
-        return str(self._path) if self._path and key not in self._overrides else "command line"
+    def _where(self, key: str, number: int = 0) -> str:
+        """`number` is that of the word, where the value has several."""
+        if not self._path or key in self._overrides:
+            return "command line"
+        lines = self._lines.get(key, ())
+        return f"{self._path} line {lines[min(number, len(lines) - 1)]}" if lines else str(self._path)
 
 
 def _missing(keys: Sequence[str], path: Path | None) -> ImageSyncError:
@@ -229,6 +236,20 @@ def _missing(keys: Sequence[str], path: Path | None) -> ImageSyncError:
     )
 
 
+def _unreadable(settings: Settings) -> list[ImageSyncError]:
+    """The files that ssh would ask for, all of them: one at a time would be one run at a time."""
+    named = {
+        "SSH_CONFIG": settings.ssh_config,
+        "SSH_KNOWN_HOSTS": settings.ssh_known_hosts,
+        "SSH_KEY": settings.ssh_key,
+    }
+    return [
+        ImageSyncError("config.unreadable", "no such readable file", where=f"{key}={clean(path, 120)}")
+        for key, path in named.items()
+        if path and not os.access(Path(path).expanduser(), os.R_OK)
+    ]
+
+
 def _plural(key: str) -> str:
     """`--node` replaces NODE1, NODE2 … too."""
     match = _NUMBERED.fullmatch(key)
@@ -236,9 +257,12 @@ def _plural(key: str) -> str:
 
 
 def _words(value: Value) -> tuple[str, ...]:
-    if isinstance(value, tuple):
-        return tuple(item for item in value if item)
-    return tuple(word for word in _SPLIT.split(value) if word)
+    return tuple(word for _, word in _numbered_words(value))
+
+
+def _numbered_words(value: Value) -> list[tuple[int, str]]:
+    words = value if isinstance(value, tuple) else _SPLIT.split(value)
+    return [(number, word) for number, word in enumerate(words) if word]
 
 
 def _text(value: Value) -> str:

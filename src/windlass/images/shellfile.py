@@ -28,6 +28,8 @@ class Parsed(Struct, frozen=True, kw_only=True):
     values: Mapping[str, Value] = {}
     mistakes: tuple[ImageSyncError, ...] = ()
     """Every line that was refused; the others were read."""
+    lines: Mapping[str, tuple[int, ...]] = {}
+    """The line of each word of an array, or of the one value."""
     refused: frozenset[str] = frozenset()
     """Keys that are there but could not be read: they are not missing."""
 
@@ -49,6 +51,7 @@ class _Reader:
         self._values: dict[str, Value] = {}
         self._mistakes: list[ImageSyncError] = []
         self._refused: set[str] = set()
+        self._lines: dict[str, tuple[int, ...]] = {}
 
     def read(self) -> Parsed:
         while self._skip_blank() and len(self._mistakes) < _MISTAKES_MAX:
@@ -57,7 +60,12 @@ class _Reader:
             except ImageSyncError as mistake:
                 self._mistakes.append(mistake)
                 self._skip_comment()
-        return Parsed(values=self._values, mistakes=tuple(self._mistakes), refused=frozenset(self._refused))
+        return Parsed(
+            values=self._values,
+            mistakes=tuple(self._mistakes),
+            lines=self._lines,
+            refused=frozenset(self._refused),
+        )
 
     def _assignment(self) -> None:
         match = _ASSIGNMENT.match(self._text, self._at)
@@ -65,8 +73,10 @@ class _Reader:
             raise self._refuse("not an assignment", "KEY=value; the file is read, not run")
         self._at = match.end()
         self._refused.add(match[1])
-        value = self._array() if self._peek() == "(" else self._word()
+        lines: list[int] = [self._line()]
+        value = self._array(lines) if self._peek() == "(" else self._word()
         self._end_of_line()
+        self._lines[match[1]] = tuple(lines)
         self._refused.discard(match[1])
         self._values[match[1]] = value
 
@@ -96,14 +106,16 @@ class _Reader:
         if self._peek() not in ("", "\n"):
             raise self._refuse("more after the value", "quotes around a value with spaces; nothing is executed")
 
-    def _array(self) -> tuple[str, ...]:
+    def _array(self, lines: list[int]) -> tuple[str, ...]:
         begun = self._at
+        lines.clear()
         self._at += 1
         words: list[str] = []
         while self._skip_blank():
             if self._peek() == ")":
                 self._at += 1
                 return tuple(words)
+            lines.append(self._line())
             words.append(self._word(closers=")"))
         self._at = begun  # what is wrong is there, and what follows may be lines of their own
         raise self._refuse("an array without its ')'", "KEY=(one two)")
@@ -168,5 +180,7 @@ class _Reader:
         return value
 
     def _refuse(self, what: str, expected: str) -> ImageSyncError:
-        line = self._text.count("\n", 0, self._at) + 1
-        return ImageSyncError("config.syntax", what, where=f"{self._where} line {line}", expected=expected)
+        return ImageSyncError("config.syntax", what, where=f"{self._where} line {self._line()}", expected=expected)
+
+    def _line(self) -> int:
+        return self._text.count("\n", 0, self._at) + 1
