@@ -30,6 +30,7 @@ def test_no_line_is_lost_or_doubled_over_kills(docker_engine: DockerEngine) -> N
         followed = server.cli("logs", "-f", "chatty", timeout=120)
         assert followed.out.splitlines() == [f"out {n}" for n in range(LINES)]
         assert followed.err.splitlines() == [f"err {n}" for n in range(LINES)]
-        wait_for(lambda: not docker_engine.containers(), 120, "the container to go")
+        uid = server.client().job("chatty")["metadata"]["uid"]
+        wait_for(lambda: uid not in str(docker_engine.containers()), 120, "the container to go")
         again = server.cli("logs", "chatty")
         assert (again.out, again.err) == (followed.out, followed.err)

@@ -40,7 +40,7 @@ def test_nothing_accepted_is_lost_nothing_starts_twice_and_what_runs_goes_on(
         end_everything(server)
         check_all_over(server, clients)
         Witness(docker_engine, since).check_no_double_start()
-        wait_for(lambda: not ours(docker_engine), 120, "every container to go")
+        wait_for(lambda: not ours(server, docker_engine), 120, "every container to go")
         print(f"\nkills {KILLS}, acknowledged {len(clients.acknowledged)}, after a repeat {clients.repeated}")
 
 
@@ -92,5 +92,7 @@ def alive(server: WindlassServer) -> list[Manifest]:
     return list(server.client().jobs(state=["PENDING", "SCHEDULED", "STARTING", "RUNNING"]))
 
 
-def ours(engine: DockerEngine) -> list[str]:
-    return [name for one in engine.containers() for name in one["Names"] if "windlass.dev/run" in one["Labels"]]
+def ours(server: WindlassServer, engine: DockerEngine) -> list[str]:
+    """Of this installation: the engine is everybody's."""
+    installation = json.loads((server.data / "installation.json").read_text())["installation"]
+    return [one["Id"] for one in engine.containers() if one["Labels"].get("windlass.dev/installation") == installation]
