@@ -7,9 +7,10 @@ import pytest
 
 from tests.api.home import DEADLINE_SECONDS, ApiHome
 from tests.core.pool_home import node_of
-from windlass.core.model.ids import NodeId, PoolId
+from windlass.core.model.ids import Millis, NodeId, PoolId
 from windlass.core.model.node import NodeState
 from windlass.core.world.workers import drain, join_node
+from windlass.testing.provisioner import MemoryProvisioner
 from windlass.wire.pooling import PoolManifest, PoolMetrics, ScalingHistory
 
 pytestmark = pytest.mark.anyio
@@ -79,6 +80,27 @@ async def test_a_pools_metrics_tell_its_size_its_load_and_what_held_it_back(
     assert told['windlass_pool_held_total{by="maximum",pool="grow"}'] == "1.0"
     assert told['windlass_pool_provisioned_total{outcome="ready",pool="grow"}'] == "1.0"
     assert float(told['windlass_pool_refusals_total{pool="grow"}']) >= 1, "nobody here makes the second one"
+
+
+async def test_what_a_worker_costs_by_the_hour_is_in_the_one_ledger(api: ApiHome, admin: dict[str, str]) -> None:
+    plane, world = api.home.plane, api.home.plane.brain.world
+    plane.autoscaler._provisioners = {"slice": MemoryProvisioner()}
+    made = document(paused=True, tenants=["local"], prices={"workerHour": 3_600_000_000})
+    assert (await api.client.post(POOLS, json=made, headers=admin)).status_code == 201
+    await api.client.post(f"{POOLS}/grow/scale", json={"workers": 1}, headers=admin)
+    (worker,) = world.tables.fleet.workers.values()
+    await plane.brain.decide(lambda now: join_node(world, node_of(worker, world), now=now))
+    await plane.clock.sleep_until(Millis(plane.clock.now() + 2))  # it was there for some time
+    await plane.brain.decide(lambda now: drain(world, worker.id, now=now))
+    with anyio.fail_after(DEADLINE_SECONDS):
+        while world.tables.fleet.workers:
+            await plane.read_model.beyond(plane.read_model.revision)
+    assert await plane.read_model.caught_up(timeout=DEADLINE_SECONDS)
+    (item,) = (await api.client.get("/api/v1/cost", params={"by": "pool"})).json()["items"]
+    spent = sum(one.cost for one in world.tables.totals.values() if one.tenant == "local")
+    assert (item["pool"], item["runs"], item["cost"]) == ("grow", 0, spent)
+    assert item["cost"] > 0
+    assert (await api.client.get("/api/v1/cost", headers=api.bearer(tenant="other"))).json()["total"] == 0
 
 
 async def test_every_fault_is_named_at_once(api: ApiHome, admin: dict[str, str]) -> None:

@@ -5,17 +5,20 @@ from msgspec.structs import replace
 
 from tests.core.pool_home import GROW, MACHINE, START, a_ground, a_growing_world, a_pool, come, node_of, over, wants
 from windlass.core.errors import Conflict, Invalid, NotFound
+from windlass.core.model.calendar import Day
 from windlass.core.model.facts import VolumeMade
 from windlass.core.model.ids import LOCAL_TENANT, Millis, NodeId, PoolId, TenantId
 from windlass.core.model.money import PriceBook
 from windlass.core.model.node import NodeState
 from windlass.core.model.pool import Measure, Pool, Trigger, WorkerState
 from windlass.core.model.resources import Resources
+from windlass.core.model.spending import total_id
 from windlass.core.model.volume import VolumeState
 from windlass.core.world.facts import observe
 from windlass.core.world.growth import give_up, scale, scale_by_hand
 from windlass.core.world.place import place
 from windlass.core.world.pools import change_pool, create_pool, delete_pool
+from windlass.core.world.records import WorkerOver
 from windlass.core.world.submit import submit
 from windlass.core.world.workers import bury, cordon, drain, join_node, uncordon
 from windlass.core.world.world import World
@@ -190,6 +193,31 @@ def test_by_hand_too_workers_being_given_back_count_against_the_maximum() -> Non
     assert (step.verdict.by, step.verdict.held) == (0, ("maximum 3, of which 2 are being given back",))
     assert bury(world, workers[0], now=later(3))
     assert scale_by_hand(world, GROW, 3, now=later(4)).verdict.by == 1
+
+
+def test_a_worker_of_one_tenants_pool_is_paid_for_by_the_hour_to_the_micro_unit() -> None:
+    world, hour = a_growing_world(ACME), 3_600_000
+    change_pool(world, a_pool(tenants=(ACME,)), PriceBook(worker_hour=1_000_003), now=START)
+    (worker,) = grown(world, START, workers=1)
+    drain(world, worker, now=later(1))
+    end = Millis(START + 30 * hour)
+    assert bury(world, worker, now=end)
+    (told,) = [one.new for one in world.journal.take(1 << 30) if isinstance(one.new, WorkerOver)]
+    assert [part.day for part in told.segments] == [0, 1]
+    assert sum(part.span_ms for part in told.segments) == 30 * hour
+    assert sum(part.cost for part in told.segments) == 30 * 1_000_003
+    totals = [world.tables.totals[total_id(ACME, Day(day))].pools[GROW].cost for day in (0, 1)]
+    assert totals == [part.cost for part in told.segments]
+
+
+def test_nobody_pays_for_a_worker_that_is_everybodys() -> None:
+    world = a_growing_world(ACME)
+    change_pool(world, a_pool(), PriceBook(worker_hour=3_600_000), now=START)
+    (worker,) = grown(world, START, workers=1)
+    drain(world, worker, now=later(1))
+    assert bury(world, worker, now=later(2))
+    (told,) = [one.new for one in world.journal.take(1 << 30) if isinstance(one.new, WorkerOver)]
+    assert (told.worker.payer, [part.cost for part in told.segments], world.tables.totals) == ("", [2000], {})
 
 
 def test_an_idle_time_out_gives_back_what_the_triggers_would_keep() -> None:

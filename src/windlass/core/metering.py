@@ -1,15 +1,19 @@
-"""What a run costs: its measured milliseconds at the prices it was placed with, cut at burst edges and UTC midnights.
+"""What a run costs, and a worker: measured milliseconds at prices that were fixed, cut at burst edges and UTC midnights.
 
 Comes after the run's end. The parts are rounded by what is left of the whole, so they sum to the run to the micro-unit.
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from windlass.core.model.calendar import DAY_MS, next_day
 from windlass.core.model.ids import Millis
 from windlass.core.model.money import RATE_SCALE, Micros, rate
+from windlass.core.model.pool import Worker
 from windlass.core.model.run import Run
 from windlass.core.model.spending import Segment
+
+_HOUR_MS: Final = 3_600_000
 
 
 def segments(run: Run) -> tuple[Segment, ...]:
@@ -28,6 +32,22 @@ def total(parts: Iterable[Segment]) -> Micros:
 
 def cost_so_far(run: Run, now: Millis) -> Micros:
     return total(segments(run) if run.is_over else segments_so_far(run, now))
+
+
+def worker_segments(worker: Worker, end: Millis) -> tuple[Segment, ...]:
+    """Of a worker that is gone: by the hour that it was there, cut at UTC midnights. Nothing where that has no price."""
+    begin = worker.ready_at
+    if begin is None or not worker.hour_price:
+        return ()
+    found: list[Segment] = []
+    charged, at = 0, begin
+    while at < end:
+        until = Millis(min(end, next_day(at)))
+        part = (until - begin) * worker.hour_price // _HOUR_MS - charged
+        charged += part
+        found.append(Segment(start=at, span_ms=Millis(until - at), cost=Micros(part)))
+        at = until
+    return tuple(found)
 
 
 def _cut(run: Run, span: Millis) -> tuple[Segment, ...]:

@@ -10,7 +10,7 @@ from windlass.core.model.calendar import Day, day_of
 from windlass.core.model.costs import CostBy, CostQuery, CostRow, MeteredRun
 from windlass.core.model.ids import Millis, TenantId
 from windlass.core.model.money import Micros
-from windlass.core.world.records import RunOver
+from windlass.core.world.records import RunOver, WorkerOver
 
 _COLUMNS: Final = {CostBy.TENANT: "tenant", CostBy.POOL: "pool", CostBy.DAY: "day", CostBy.JOB: "job"}
 _metered = json.Decoder(MeteredRun)
@@ -58,12 +58,35 @@ def take(db: apsw.Connection, over: RunOver) -> None:
     db.execute("INSERT OR REPLACE INTO metered VALUES (?, ?, ?, ?)", row)
 
 
+def take_worker(db: apsw.Connection, over: WorkerOver) -> None:
+    """What its being there cost: no job's, so it has none; of everybody's pool, no tenant's either."""
+    worker = over.worker
+    rows = [
+        (
+            worker.id,
+            ordinal,
+            worker.payer,
+            worker.pool,
+            part.day,
+            "",
+            worker.id,
+            part.start,
+            part.span_ms,
+            part.cost,
+            False,
+        )
+        for ordinal, part in enumerate(over.segments)
+    ]
+    db.executemany("INSERT OR REPLACE INTO costs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
+
 def sums(db: apsw.Connection, query: CostQuery) -> tuple[CostRow, ...]:
     columns = [_COLUMNS[by] for by in query.by]
     chosen = "".join(f"{column}, " for column in columns)
     grouped = f"GROUP BY {', '.join(columns)}" if columns else ""
     order = "day, cost DESC" if CostBy.DAY in query.by else "cost DESC"
-    sql = f"""SELECT {chosen} max(name), sum(cost) AS cost, sum(cost * is_burst), count(DISTINCT run), sum(span_ms)
+    sql = f"""SELECT {chosen} max(name), sum(cost) AS cost, sum(cost * is_burst),
+                count(DISTINCT iif(job = '', NULL, run)), sum(span_ms)
               FROM costs WHERE (?1 IS NULL OR tenant = ?1) AND day BETWEEN ?2 AND ?3 {grouped}
               ORDER BY {order} LIMIT ?4"""  # noqa: S608 — columns are constants
     rows = db.execute(sql, (query.tenant, query.since, query.until, query.limit)).fetchall()

@@ -85,6 +85,7 @@ class TakenIn:
         self._nodes: dict[str, Node | None] = {}
         self._erasures: list[JobErased] = []
         self._over: list[RunOver] = []
+        self._workers_over: list[WorkerOver] = []
         self._volumes_gone: list[str] = []
         self.touched: dict[JobId, None] = {}
         self.erased: list[JobView] = []
@@ -110,6 +111,8 @@ class TakenIn:
             db.executemany("DELETE FROM volumes WHERE id = ?", [(key,) for key in self._volumes_gone])
         for over in self._over:  # before erasures: a job deleted in the same breath is named in the ledger all the same
             costs.take(db, over)
+        for gone in self._workers_over:
+            costs.take_worker(db, gone)
         for erased in self._erasures:
             self._erase(db, erased)
         if self._nodes:
@@ -215,6 +218,7 @@ class TakenIn:
                 if self._told.is_news(revision):
                     self._tell([narrate_step(outgoing, revision=revision)])
             case WorkerOver(worker=worker, at=at):
+                self._workers_over += [outgoing] if outgoing.segments else []
                 if self._told.is_news(revision):
                     self._tell([narrate_gone(worker, at, revision=revision)])
             case Deeds(records=records):

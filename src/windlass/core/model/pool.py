@@ -130,6 +130,12 @@ class Worker(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the provisioner last said, when it could not,"""
     problem_at: Millis = Millis(0)
     """and when."""
+    ready_at: Millis | None = None
+    """When its node joined: what is paid for it by the hour counts from here."""
+    hour_price: int = 0
+    """Micro-units a worker-hour, fixed then."""
+    payer: TenantId = TenantId("")
+    """Whose pool it was alone, then; empty: everybody's, and nobody pays for its being there."""
 
 
 class Change(Struct, frozen=True, kw_only=True, omit_defaults=True):

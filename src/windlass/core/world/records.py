@@ -151,11 +151,12 @@ class Deeds(Struct, frozen=True, kw_only=True, tag="deeds"):
     records: tuple[Deed, ...]
 
 
-class WorkerOver(Struct, frozen=True, kw_only=True, tag="worker-over"):
-    """The last word on a worker: nothing of it is left."""
+class WorkerOver(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="worker-over"):
+    """The last word on a worker: nothing of it is left; and what its being there cost."""
 
     worker: Worker
     at: Millis
+    segments: tuple[Segment, ...] = ()
 
 
 Outgoing = JobOver | RunOver | JobErased | Deeds | ScalingStep | WorkerOver

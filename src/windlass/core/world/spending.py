@@ -10,6 +10,7 @@ from windlass.core.model.calendar import Day, day_of, month_of
 from windlass.core.model.ids import JobId, Millis, TenantId
 from windlass.core.model.job import Job
 from windlass.core.model.money import Micros
+from windlass.core.model.pool import Worker
 from windlass.core.model.run import Intent, Run
 from windlass.core.model.spending import BudgetMark, DayTotal, PoolTotal, Segment, total_id
 from windlass.core.model.tenant import SHARE, Budget
@@ -37,6 +38,17 @@ def bill_run(world: World, run: Run, parts: Sequence[Segment], now: Millis, *, f
     if run.burst:
         bill_burst(world, run, parts)
     check_budget(world, run.tenant, now)
+
+
+def bill_worker(world: World, worker: Worker, parts: Sequence[Segment], now: Millis) -> None:
+    """Part of the decision that forgets it: onto its payer's totals, once."""
+    for part in parts:
+        key = total_id(worker.payer, part.day)
+        known = world.tables.totals.get(key) or DayTotal(tenant=worker.payer, day=part.day)
+        pools = {**known.pools, worker.pool: _with(known.pools.get(worker.pool, _NOTHING), [part])}
+        world.put(TOTALS, key, replace(known, pools=pools))
+    if worker.payer in world.tables.tenants:
+        check_budget(world, worker.payer, now)
 
 
 def count_job(world: World, job: Job) -> None:

@@ -8,10 +8,12 @@ from typing import Final
 from msgspec.structs import replace
 
 from windlass.core.errors import Conflict, NotFound
-from windlass.core.model.ids import Millis, NodeId
+from windlass.core.metering import worker_segments
+from windlass.core.model.ids import Millis, NodeId, TenantId
 from windlass.core.model.node import Node, NodeState
-from windlass.core.model.pool import Worker, WorkerState
+from windlass.core.model.pool import Pool, Worker, WorkerState
 from windlass.core.world.records import Table, WorkerOver
+from windlass.core.world.spending import bill_worker
 from windlass.core.world.world import World
 
 _HELD_BACK: Final = frozenset({NodeState.CORDONED, NodeState.DRAINING})
@@ -33,8 +35,7 @@ def join_node(world: World, node: Node, *, now: Millis) -> int:
     with world.decision(now):
         world.set_node(node, now=now)
         if worker is not None and worker.state is WorkerState.ASKED:
-            ready = replace(worker, state=WorkerState.READY, since=now, problem="")
-            world.put(Table.WORKERS, worker.id, ready)
+            world.put(Table.WORKERS, worker.id, _ready(world, worker, pool, now))
     return world.number
 
 
@@ -118,8 +119,27 @@ def bury(world: World, worker: NodeId, *, now: Millis) -> bool:
         if worker in tables.nodes:
             world.drop(Table.NODES, worker)
         world.drop(Table.WORKERS, worker)
-        world.put(Table.OUTBOX, f"worker-{worker}", WorkerOver(worker=found, at=now))
+        parts = worker_segments(found, now)
+        world.put(Table.OUTBOX, f"worker-{worker}", WorkerOver(worker=found, at=now, segments=parts))
+        if found.payer and parts:
+            bill_worker(world, found, parts, now)
     return True
+
+
+def _ready(world: World, worker: Worker, pool: Pool | None, now: Millis) -> Worker:
+    """With what its being there costs, and whom: the one that the pool is for, or else nobody."""
+    payer = pool.tenants[0] if pool is not None and len(pool.tenants) == 1 else TenantId("")
+    owner = world.tables.tenants.get(payer) if payer else None
+    book = world.tables.prices.book(owner.tier if owner is not None else "", worker.pool)
+    return replace(
+        worker,
+        state=WorkerState.READY,
+        since=now,
+        problem="",
+        ready_at=now,
+        hour_price=book.worker_hour,
+        payer=payer if owner is not None else TenantId(""),
+    )
 
 
 def _node(world: World, node: NodeId) -> Node:
