@@ -15,6 +15,7 @@ from tests.docs.markdown import ROOT, rows
 from tests.e2e.server import WindlassServer
 from windlass.boot import up
 from windlass.boot.settings import PREFIX, KubernetesSettings, Settings
+from windlass.cli.app import build
 from windlass.control.leadership import LEADER_KEY
 from windlass.core.world.records import KEPT, NUMBER_KEY, Table, store_key
 from windlass.core.world.spending import BUDGET_EXCEEDED, COST_EXCEEDED
@@ -190,6 +191,21 @@ def _source(module: ModuleType) -> str:
 
 
 # — the architecture —
+
+
+def test_every_part_of_the_tree_is_named_in_the_architecture() -> None:
+    said = (ROOT / "ARCHITECTURE.md").read_text()
+    parts = [path for path in PACKAGE.iterdir() if (path / "__init__.py").exists()]
+    inside = [path for path in (PACKAGE / "core").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()]
+    named = [str(path.relative_to(PACKAGE)) for path in (*parts, *inside) if path.name != "__init__.py"]
+    assert [name for name in named if f"{name}/" not in said and f"{name}`" not in said] == []
+
+
+def test_every_guide_is_found_from_the_readme_and_every_verb_in_its_guide() -> None:
+    readme, guide = (ROOT / "README.md").read_text(), (GUIDES / "cli.md").read_text()
+    assert [page.name for page in GUIDES.glob("*.md") if f"docs/guides/{page.name}" not in readme] == []
+    verbs = build({}).list_commands(Context(build({})))
+    assert [verb for verb in verbs if not re.search(rf"\b{re.escape(verb)}\b", guide)] == []
 
 
 def test_every_failpoint_is_listed() -> None:
