@@ -12,6 +12,7 @@ from tests.contracts.runtime_slices import CUT
 from tests.contracts.runtime_suite import RealClock
 from tests.docker.test_engine import an_assignment
 from tests.parts.engine_api import EngineApi
+from windlass.adapters.runtime import cgroups
 from windlass.adapters.runtime.docker import DockerRuntime, groups
 from windlass.adapters.runtime.docker.address import parse_address
 from windlass.adapters.runtime.docker.engine import Facts
@@ -92,6 +93,34 @@ def facts(**changes: object) -> Facts:
 )
 def test_it_is_said_why_a_slice_can_have_no_cgroup(host: str, changes: dict[str, object], why: str) -> None:
     assert find_groups(parse_address(host, {}), facts(**changes), OWNER) == (None, why)
+
+
+def test_in_version_2_a_slice_is_one_directory_with_both_limits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = ("cgroup.subtree_control", "memory.max", "cpu.max")
+    make = cgroups.os.mkdir
+
+    def mkdir(path: str, mode: int) -> None:
+        make(path, mode)
+        for name in files:  # as the kernel would have it
+            (Path(path) / name).touch()
+
+    for name in files:
+        (tmp_path / name).touch()
+    monkeypatch.setattr(cgroups.os, "mkdir", mkdir)
+    monkeypatch.setattr(groups, "remove_trees", lambda tops: None)
+    for name, seen in (("mounted", {"": str(tmp_path)}), ("hierarchies", (str(tmp_path),))):
+        monkeypatch.setattr(groups, name, lambda seen=seen: seen)
+    monkeypatch.setattr(groups, "_shares_namespace", lambda path: True)
+    found, why_not = find_groups(parse_address("unix:///any.sock", {}), facts(), OWNER)
+    assert (found is not None, why_not) == (True, "")
+    assert found is not None
+    found.make(CUT)
+    parent = tmp_path / found.parent(CUT.node)[1:]
+    assert (parent / "memory.max").read_text() == str(192 << 20)
+    assert (parent / "cpu.max").read_text() == "75000 100000"
+    assert CUT.node in found.names()
 
 
 SYSTEMCTL = """#!/bin/sh

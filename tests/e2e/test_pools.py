@@ -45,7 +45,8 @@ def test_a_pool_goes_from_nothing_to_its_maximum_and_back_and_its_history_explai
         server.start()
         wait_for(lambda: _workers(server) == ["ready"] * 3, 120, "the slices to come back")
         assert _running(server) == 6, "adopted, not started again"
-        assert len({path.name for path in _cgroups(server)}) == 3, "each in a cgroup of its own"
+        has_cgroups = not server.cli("pools", "show", "grow", "-o", "json").json()["status"]["lacks"]
+        assert len({path.name for path in _cgroups(server)}) == 3 * has_cgroups, "each in a cgroup of its own"
         first = next(
             job for job in server.cli("get", "jobs", "--all", "-o", "json").json()["items"] if _is_running(job)
         )

@@ -87,6 +87,24 @@ def test_version_2_gets_its_own_words(unified: Path) -> None:
     assert group.pids() == [7, 9]
 
 
+def test_a_slice_in_version_2_has_limits_of_its_own_above_those_of_its_runs(unified: Path) -> None:
+    found, _ = Cgroups.find("key")
+    assert found is not None
+    whole = Limits(memory_bytes=1 << 28, cpu_millis=3000, pids_max=0)
+    found.group("r-1", slice_name="grow-7-1", slice_limits=whole).make(LIMITS)
+    top = unified / "windlass-key" / "slice-grow-7-1"
+    assert {
+        name: (top / name).read_text() for name in ("memory.max", "cpu.max", "pids.max", "cgroup.subtree_control")
+    } == {
+        "memory.max": "268435456",
+        "cpu.max": "300000 100000",
+        "pids.max": "",
+        "cgroup.subtree_control": "+memory +cpu +pids",
+    }
+    assert (top / "r-1" / "memory.max").read_text() == "67108864"
+    assert found.slices() == ["grow-7-1"]
+
+
 def test_a_hierarchy_without_our_controllers_is_no_promise(unified: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     monkeypatch.setattr(cgroups, "mounted", lambda: {"": str(unified)})
