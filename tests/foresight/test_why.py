@@ -425,7 +425,7 @@ async def pool_in_its_cooldown(scene: Scene) -> None:
 async def pool_that_is_being_grown(scene: Scene) -> None:
     """A provider that takes its time: nothing to do but to wait, or to go elsewhere."""
     scene.api.home.plane.autoscaler._provisioners = {"slice": MemoryProvisioner()}
-    await a_pool(scene)
+    await a_pool(scene, max=1)
     await scene.submit("mine", pool="grow", **cores(1))
     await until_asked(scene, lambda worker: worker.state == "asked")
     found = await scene.why()
@@ -436,7 +436,7 @@ async def pool_that_is_being_grown(scene: Scene) -> None:
 
 
 async def pool_whose_provider_fails(scene: Scene) -> None:
-    await a_pool(scene)
+    await a_pool(scene, max=1)
     await scene.submit("mine", pool="grow", **cores(1))
     await until_asked(scene, lambda worker: bool(worker.problem))
     found = await scene.why()
