@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from windlass.core.model.ids import Millis
 from windlass.core.model.job import Job
 from windlass.core.model.job import JobState as S
@@ -50,7 +52,9 @@ def narrate(old: Job | None, new: Job, *, revision: int) -> Iterator[Event]:
 
     if old is None:
         held = "suspended until released" if new.is_suspended else ""
-        yield event("Accepted", new.created_at, message=held, asked=_asked(new))
+        # Of a moment before it had a place, also when it was placed in the same commit, as a busy store has it.
+        accepted = event("Accepted", new.created_at, message=held, asked=_asked(new))
+        yield replace(accepted, node="", attempt=0)
     elif old.is_suspended and not new.is_suspended:
         yield event("Released", new.since)
     if new.is_cancelled and (old is None or not old.is_cancelled):
