@@ -241,6 +241,11 @@ PASSES: dict[str, tuple[Course, Course, bool]] = {
         replace(RUN, reason="Starting", node="n"),
         True,
     ),
+    "that it started, when its end comes next": (
+        replace(RUN, reason="Starting"),
+        replace(RUN, reason="Starting", started_at=NOW),
+        True,
+    ),
     "that it is to be run": (Course(reason="VolumePending"), Course(reason="Starting", attempt=1), False),
     "which pod runs it": (Course(attempt=1, reason="Starting"), Course(attempt=1, reason="Starting", pod="p"), False),
     "that it runs": (RUN, replace(RUN, phase=EphemeralPhase.RUNNING, reason="Started"), False),

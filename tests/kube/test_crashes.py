@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from tests.kube.lab import Lab
+from tests.kube.lab import DEADLINE, Lab
 from tests.kube.operator import Operator
 from tests.parts.waiting import wait_for
 
@@ -26,9 +26,13 @@ TELLING = (  # after the decision to run, after the pod itself, before its relea
 
 
 def starts(lab: Lab, pod: str) -> int:
-    """How often the kubelet started a container of that pod."""
-    told = [one for one in lab.items("events") if one["involvedObject"]["name"] == pod]
-    return sum(one.get("count") or 1 for one in told if one["reason"] == "Started")
+    """How often the kubelet started a container of that pod; it tells a moment after it did."""
+
+    def told() -> int:
+        events = [one for one in lab.items("events") if one["involvedObject"]["name"] == pod]
+        return sum(one.get("count") or 1 for one in events if one["reason"] == "Started")
+
+    return wait_for(told, DEADLINE, f"the kubelet to tell that it started {pod}")
 
 
 def dies_and_its_successor_ends_the_job(lab: Lab, own_operator: Callable[..., Operator], failpoint: str) -> None:

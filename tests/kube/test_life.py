@@ -63,7 +63,7 @@ def test_a_suspended_job_has_its_volume_and_no_pod_until_it_is_released(lab: Lab
     assert lab.items("pods") == []
     lab.kubectl("patch", "eaj", "held", "--type=merge", "-p", json.dumps({"spec": {"suspend": False}}))
     lab.wait_status("held", phase="Succeeded")
-    assert "Suspended" in lab.events("held")
+    wait_for(lambda: "Suspended" in lab.events("held"), DEADLINE, "what is told after it is written")
 
 
 def test_a_pod_with_no_time_to_live_goes_at_once_and_its_log_stays(lab: Lab, operator: Operator) -> None:

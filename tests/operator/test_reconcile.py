@@ -151,6 +151,23 @@ async def test_a_job_that_goes_well_is_written_four_times_and_its_pod_is_let_go_
     assert await bench.look() == ["create configmaps", "status Completed", "create events", "delete pods"]
 
 
+async def test_a_run_that_is_over_when_it_is_first_heard_of_is_told_as_started_and_ended() -> None:
+    bench = Bench()
+    await bench.until_it_runs()
+    bench.pod("Succeeded", ENDED)
+    assert await bench.look() == [
+        "create configmaps",
+        "status Completed",
+        "create events",
+        "create events",
+        "delete pods",
+    ]
+    assert {one["reason"] for (kind, _), one in bench.api.objects.items() if kind == "events"} == {
+        "Started",
+        "Completed",
+    }
+
+
 async def test_what_does_not_pass_is_told_after_all() -> None:
     bench = Bench(passing_ms=0)
     assert await bench.look() == ["status VolumePending", "create persistentvolumeclaims", "status VolumePending"]

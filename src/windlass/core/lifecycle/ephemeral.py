@@ -81,7 +81,9 @@ def step(wish: Wish, course: Course, seen: Seen, now: Millis, *, patience_ms: Mi
 def is_passing(old: Course, new: Course) -> bool:
     """Whether the change only tells of something that mostly passes by itself. Nothing hangs on its being written: the next
     look finds the same, or what came of it."""
-    told = replace(old, reason=new.reason, message=new.message, node=new.node, volume=new.volume)
+    told = replace(
+        old, reason=new.reason, message=new.message, node=new.node, volume=new.volume, started_at=new.started_at
+    )
     return new == told != old and new.reason in PASSING
 
 
