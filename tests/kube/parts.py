@@ -122,6 +122,11 @@ class ControllerManager(Part):
             # A node that stopped is noticed within the patience of a test, not of an operator.
             "--node-monitor-period=1s",
             "--node-monitor-grace-period=20s",
+            # And a volume that was made while it looked away.
+            "--pvclaimbinder-sync-period=5s",
+            # Each controller asks twenty times a second at most, for the sake of all others; here there are no others.
+            "--kube-api-qps=200",
+            "--kube-api-burst=300",
         )
 
     def is_ready(self) -> bool:

@@ -17,6 +17,9 @@ from windlass.client.kube.door import KubeDoor
 from windlass.core.errors import Conflict, WindlassError
 
 PROVISIONER = "test.windlass.dev/local"
+ASKED = "volume.kubernetes.io/storage-provisioner"
+"""By which the controller asks for a volume. Who is quicker than that gets into its way: it binds what it lost sight of only
+at its next round, many seconds later."""
 SELECTED = "volume.kubernetes.io/selected-node"
 MODES = {"standard": "Immediate", "late": "WaitForFirstConsumer"}
 VOLUMES = Kind("v1", "persistentvolumes", is_namespaced=False)
@@ -62,8 +65,8 @@ class Provisioner:
 
     def _provide(self, door: KubeDoor, claim: Document) -> None:
         metadata, spec = claim["metadata"], claim["spec"]
-        mode = MODES.get(spec.get("storageClassName", ""))
-        is_wanted = mode == "Immediate" or (mode and SELECTED in metadata.get("annotations", {}))
+        mode, marks = MODES.get(spec.get("storageClassName", "")), metadata.get("annotations", {})
+        is_wanted = marks.get(ASKED) == PROVISIONER and (mode == "Immediate" or SELECTED in marks)
         if not is_wanted or "volumeName" in spec or "deletionTimestamp" in metadata or self._stop.is_set():
             return
         name = f"pvc-{metadata['uid']}"

@@ -46,6 +46,8 @@ def test_the_pod_fits_the_restricted_profile_and_has_no_token(lab: Lab, operator
     assert pod is not None
     limits = pod["spec"]["containers"][0]["resources"]["limits"]
     assert limits == {"cpu": "100m", "memory": "64Mi", "ephemeral-storage": "10Gi"}
+    asked = pod["spec"]["containers"][0]["resources"]["requests"]
+    assert asked == {"cpu": "100m", "memory": "64Mi", "ephemeral-storage": "64Mi"}
 
 
 def test_a_class_that_binds_on_first_consumer_gets_the_pod_first(lab: Lab, operator: Operator) -> None:

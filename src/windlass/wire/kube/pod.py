@@ -30,6 +30,8 @@ VOLUME: Final = "artifacts"
 SECRETS: Final = "/run/secrets"
 SECRETS_VOLUME: Final = "secrets"
 SECRETS_MODE: Final = 0o400
+SCRATCH_ASKED_BYTES: Final = 64 << 20
+"""What a run is reckoned to write outside its volume when a place is sought for it."""
 
 
 class PodPolicy(Struct, frozen=True, kw_only=True):
@@ -183,7 +185,9 @@ def _resources(asked: Submission, policy: PodPolicy) -> Document:
     if needs.gpus:
         amounts[policy.gpu_resource] = str(needs.gpus)
     limits = {**amounts, "ephemeral-storage": write_bytes(policy.scratch_bytes)}
-    return {"requests": amounts, "limits": limits}
+    # Said, or it would be the limit: then a node with a hundred gigabytes of disk would have room for ten runs.
+    scratch = {"ephemeral-storage": write_bytes(min(SCRATCH_ASKED_BYTES, policy.scratch_bytes))}
+    return {"requests": {**amounts, **scratch}, "limits": limits}
 
 
 def _environment(job: str, uid: str, attempt: int, asked: Submission, errand: Errand | None) -> list[tuple[str, str]]:
