@@ -1,13 +1,17 @@
 """`windlass operator`: the composition root of the operator process, and what puts it into a cluster."""
 
 import os
-from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import click
 
 from windlass.cli.commands.operator import install, manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from windlass.core.model.ids import Millis
 
 _MISSING = "the operator needs two more packages: pip install 'windlass[k8s]'"
 
@@ -43,28 +47,40 @@ def run(kubeconfig: Path | None, context: str | None, host: str, port: int, stat
     except ImportError as exc:
         raise click.ClickException(_MISSING) from exc
     logging.configure(log_level)
+    if state is not None:
+        state.mkdir(parents=True, exist_ok=True)
 
     async def main() -> None:
-        with ExitStack() as stack:
-            place = state or Path(stack.enter_context(TemporaryDirectory(prefix="windlass-operator-")))
-            place.mkdir(parents=True, exist_ok=True)
-            clock = ServiceClock(place / "clock.json")
-            async with anyio.create_task_group() as tasks:
+        async with anyio.create_task_group() as tasks:
+            service = _since_start()
+            if state is not None:
+                clock = ServiceClock(state / "clock.json")
                 tasks.start_soon(clock.run)
-                await serve(
-                    read_config(kubeconfig, context),
-                    load(os.environ),
-                    host=host,
-                    port=port,
-                    service=clock.now,
-                    failpoints=from_environment(os.environ),
-                )
-                tasks.cancel_scope.cancel()
+                service = clock.now
+            await serve(
+                read_config(kubeconfig, context),
+                load(os.environ),
+                host=host,
+                port=port,
+                service=service,
+                failpoints=from_environment(os.environ),
+            )
+            tasks.cancel_scope.cancel()
 
     try:
         anyio.run(main)
     except BaseExceptionGroup as group:
         raise _first(group) from group
+
+
+def _since_start() -> "Callable[[], Millis]":
+    """Service time that is kept nowhere: from the wall clock of this moment on, by the kernel's own count."""
+    from windlass.adapters.clock.service import MachineClocks
+    from windlass.core.model.ids import Millis
+
+    clocks = MachineClocks()
+    offset = clocks.wall_ms() - clocks.boottime_ms()
+    return lambda: Millis(clocks.boottime_ms() + offset)
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
