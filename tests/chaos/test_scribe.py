@@ -30,6 +30,20 @@ def test_a_lost_scribe_costs_speed_and_nothing_else(server: WindlassServer) -> N
     assert "readmodel.scribe-lost" in server.log.read_text()
 
 
+def test_a_scribe_that_stands_still_delays_no_answer_but_what_is_new(server: WindlassServer) -> None:
+    client = server.client()
+    before = [_submit(client, number) for number in range(5)]
+    _stands_whole(client, before)
+    scribe = _scribe_of(server)
+    os.kill(scribe, signal.SIGSTOP)
+    try:
+        after = [_submit(client, number) for number in range(5, 8)]
+        assert set(_listed(client)) >= set(before)
+    finally:
+        os.kill(scribe, signal.SIGCONT)
+    _stands_whole(client, before + after)
+
+
 def test_a_scribe_killed_while_jobs_pour_in_leaves_each_of_them_once(server: WindlassServer) -> None:
     client = server.client()
     jobs = []

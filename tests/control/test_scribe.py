@@ -1,5 +1,7 @@
 """The tables that a scribe writes and the server reads: the same answers, the same refusals, and no change taken in twice."""
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -64,6 +66,18 @@ def test_what_cannot_be_written_is_said_with_a_way_on(tmp_path: Path) -> None:
         tables.close()
 
 
+def test_one_that_stands_still_is_ended_and_its_work_taken_over(tmp_path: Path) -> None:
+    with forked() as scribe:
+        tables = WrittenTables(tmp_path / "history.db", scribe)
+        os.kill(scribe.pid, signal.SIGSTOP)
+        scribe._channel.settimeout(0.2)
+        tables.apply([a_change(1)], 1)
+        assert (tables.revision(), len(tables.events(EVERYTHING))) == (1, 1)
+        with pytest.raises(ProcessLookupError):
+            os.kill(scribe.pid, 0)
+        tables.close()
+
+
 @pytest.mark.parametrize("is_carried_out", [True, False])
 def test_an_order_without_an_answer_is_carried_out_once(tmp_path: Path, is_carried_out: bool) -> None:
     tables = WrittenTables(tmp_path / "history.db", _Mute(tmp_path / "history.db", is_carried_out=is_carried_out))
@@ -79,6 +93,7 @@ class _Mute(Scribe):
 
     def __init__(self, path: Path, *, is_carried_out: bool) -> None:
         self.pid = 0
+        self._is_closed = True
         self._tables = SqliteReadTables(path)
         self._is_carried_out = is_carried_out
 

@@ -111,6 +111,7 @@ async def open_local(
             guard=journal,
             failpoints=failpoints,
             offload=one_thread(),
+            writing=one_thread() if scribe is not None else None,
             policy=Policy(
                 only_tenant=LOCAL_TENANT if machine.kind == "process" else None,
                 burst_reserve=settings.burst_reserve_percent * 10,

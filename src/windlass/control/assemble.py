@@ -58,6 +58,7 @@ async def assemble(
     retention: Retention | None = None,
     epoch_seen: int = 0,
     provisioners: Mapping[str, Provisioner] | None = None,
+    writing: Offload | None = None,
     patience_seconds: float = PATIENCE_SECONDS,
 ) -> ControlPlane:
     """`runtime` is this machine's own; `others` are those of nodes that are elsewhere. `patience_seconds`:
@@ -71,7 +72,12 @@ async def assemble(
     committer.listen(dispatch.committed)
     secrets = Secrets(brain, store, specs, sealer)
     read_model = ReadModel(
-        tables, store, newest=lambda: committer.revision, offload=offload, patience_seconds=patience_seconds
+        tables,
+        store,
+        newest=lambda: committer.revision,
+        offload=offload,
+        writing=writing,
+        patience_seconds=patience_seconds,
     )
     webhooks = Webhooks(brain, read_model, fetcher)
     committer.listen(webhooks.committed)

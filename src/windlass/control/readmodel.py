@@ -57,13 +57,18 @@ class ReadModel:
         *,
         newest: Callable[[], int],
         offload: Offload,
+        writing: Offload | None = None,
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
-        """`newest` tells the revision of the newest durable decision: what a reader who just wrote must see."""
+        """`newest` tells the revision of the newest durable decision: what a reader who just wrote must see.
+
+        `writing`: where the tables can be read while they are written, how the writing verbs are called.
+        """
         self._tables = tables
         self._store = store
         self._newest = newest
         self._offload = offload
+        self._writing = writing or offload
         self._patience_seconds = patience_seconds
         self._revision = tables.revision()
         self._advanced = anyio.Event()
@@ -122,7 +127,7 @@ class ReadModel:
         return await self._offload(partial(self._tables.audit, query))
 
     async def forget_audit(self, before: Millis) -> None:
-        await self._offload(partial(self._tables.forget_audit, before))
+        await self._writing(partial(self._tables.forget_audit, before))
 
     async def costs(self, query: CostQuery) -> tuple[CostRow, ...]:
         return await self._offload(partial(self._tables.costs, query))
@@ -134,10 +139,10 @@ class ReadModel:
         return await self._offload(partial(self._tables.scaling, pool, before=before, limit=limit))
 
     async def forget_scaling(self, before: Millis) -> None:
-        await self._offload(partial(self._tables.forget_scaling, before))
+        await self._writing(partial(self._tables.forget_scaling, before))
 
     async def drop_costs(self, before: Day) -> None:
-        await self._offload(partial(self._tables.drop_costs, before))
+        await self._writing(partial(self._tables.drop_costs, before))
 
     async def counts(self) -> dict[str, int]:
         return await self._offload(self._tables.counts)
@@ -170,7 +175,7 @@ class ReadModel:
 
     async def _take_in(self, changes: Sequence[Change]) -> None:
         revision = changes[-1].revision
-        changed = await self._offload(partial(self._tables.apply, changes, revision, tells=bool(self._followers)))
+        changed = await self._writing(partial(self._tables.apply, changes, revision, tells=bool(self._followers)))
         self._advance(revision)
         for view in changed:
             self._tell(view)
@@ -179,7 +184,7 @@ class ReadModel:
         snapshot = await self._store.range(ROOT)
         changes = [Change(revision=item.modified, key=item.key, value=item.value) for item in snapshot.items]
         log.warning("readmodel.reset", missed_from=self._revision, revision=snapshot.revision)
-        await self._offload(partial(self._tables.reset, changes, snapshot.revision))
+        await self._writing(partial(self._tables.reset, changes, snapshot.revision))
         self._advance(snapshot.revision)
 
     def _advance(self, revision: int) -> None:

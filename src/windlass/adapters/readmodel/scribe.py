@@ -29,7 +29,9 @@ from windlass.core.model.views import JobView
 from windlass.ports.store import Change
 
 _LENGTH: Final = Layout(">I")
-_PATIENCE_SECONDS: Final = 10
+_ANSWER_SECONDS: Final = 60
+"""For an answer; one that stands still is as good as lost."""
+_END_SECONDS: Final = 10
 """For its end; what it was writing is whole or not there, and comes again from the store."""
 
 
@@ -84,6 +86,8 @@ class Scribe:
     def __init__(self, pid: int, channel: socket.socket) -> None:
         self.pid = pid
         self._channel = channel
+        self._is_closed = False
+        channel.settimeout(_ANSWER_SECONDS)
         self._answers = channel.makefile("rb")
 
     def call(self, order: Order) -> tuple[JobView, ...]:
@@ -100,7 +104,10 @@ class Scribe:
         return answer.views
 
     def close(self) -> None:
-        """Until it is gone."""
+        """Until it is gone. Twice does nothing: its number may be another's by then."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         self._answers.close()
         self._channel.close()
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
@@ -215,4 +222,4 @@ def _ends(pidfd: int) -> bool:
 
     waiting = select.poll()
     waiting.register(pidfd, select.POLLIN)
-    return bool(waiting.poll(_PATIENCE_SECONDS * 1000))
+    return bool(waiting.poll(_END_SECONDS * 1000))

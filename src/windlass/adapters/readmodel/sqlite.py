@@ -47,10 +47,6 @@ class SqliteReadTables:
         # What is lost in a power cut is taken in again from the store's watch: no sync per commit is needed.
         self._db.pragma("synchronous", "normal")
         self._migrate()
-        self.refresh()
-
-    def refresh(self) -> None:
-        """What is kept in memory of them, as the tables say it now: someone else may have written."""
         self._seq = cast(int, self._one("SELECT seq FROM position"))
 
     def close(self) -> None:
