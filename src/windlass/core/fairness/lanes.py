@@ -207,6 +207,12 @@ class Share:
 
     def sink(self, lane: Lane) -> None:
         """A lane whose head has left, if its rank is above the bar now; else it is first and stays it."""
+        heap = self.heap
+        if len(heap) == 2 and lane is heap[0]:
+            heap.reverse()
+            self.first, self.bar = heap[0], lane.rank
+            heap[0].place, lane.place = 0, 1
+            return
         self._sink(lane, lane.place)
         self._look()
 
