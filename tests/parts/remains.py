@@ -84,7 +84,9 @@ def _cgroup_directories(name: str) -> list[Path]:
 
 def _kill_members(top: Path) -> bool:
     """Kill what is in the cgroup now; true when nothing was."""
-    pids = {int(pid) for procs in top.rglob("cgroup.procs") for pid in _read(procs).split()}
+    # Cgroups go while they are walked through; `os.walk` passes over those, where `rglob` fails.
+    places = (Path(directory, "cgroup.procs") for directory, _, _ in os.walk(top))
+    pids = {int(pid) for place in places for pid in _read(place).split()}
     for pid in pids:
         _kill(pid)
     return not pids
