@@ -14,11 +14,16 @@ import pytest
 
 from tests.api.home import ApiHome, api_home, manifest
 from tests.api.live import LiveHome, live_home
+from windlass.core.model.ids import NodeId, PoolId
+from windlass.core.model.node import Node, NodeState
+from windlass.core.model.resources import Resources
+from windlass.core.world.workers import drain, join_node
 
 pytestmark = pytest.mark.anyio
 
 SECRET = "geheimnis"
 NAMED = "victims-job"
+ROOMY = Resources(cpu_millis=10_000_000, memory_bytes=1 << 44)
 ENDLESS = {"/api/v1/events"}
 JSON = {"Content-Type": "application/json"}
 BODIES: dict[str, Any] = {
@@ -181,6 +186,45 @@ async def test_an_admin_of_one_tenant_reaches_anothers_jobs_by_no_ordinary_route
         assert (await api.client.get(f"/api/v1/jobs/{ref}", headers=admin)).status_code == 404
         assert (await api.client.delete(f"/api/v1/jobs/{ref}", headers=admin)).status_code == 404
     assert (await api.client.get("/api/v1/tenants/local", headers=admin)).status_code == 200
+
+
+async def test_a_closed_pool_is_to_a_stranger_in_no_answer_and_refused_like_one_that_is_not_there(api: ApiHome) -> None:
+    brain, world = api.home.plane.brain, api.home.plane.brain.world
+    admin, stranger = api.bearer(roles=("admin",)), api.bearer(tenant="other")
+    before = (await api.client.get("/api/v1/nodes", headers=stranger)).json()
+    closed = {
+        "apiVersion": "windlass.dev/v1",
+        "kind": "Pool",
+        "metadata": {"name": SECRET},
+        "spec": {"kind": "static", "tenants": ["local"], "prices": {"coreHour": 7}},
+    }
+    assert (await api.client.post("/api/v1/pools", json=closed, headers=admin)).status_code == 201
+    cordoned = Node(id=NodeId(f"{SECRET}-1"), pool=PoolId(SECRET), state=NodeState.CORDONED, capacity=ROOMY)
+    roomy = Node(id=NodeId(f"{SECRET}-2"), pool=PoolId(SECRET), runtimes=("container", "process"), capacity=ROOMY)
+    for node in (cordoned, roomy):
+        await brain.decide(lambda now, node=node: join_node(world, node, now=now))
+
+    assert (await api.client.get("/api/v1/nodes", headers=stranger)).json()["items"] == before["items"]
+    assert {SECRET in (await api.client.get("/api/v1/nodes", headers=who)).text for who in (admin, {})} == {True}
+    assert SECRET not in (await api.client.get("/api/v1/prices", headers=stranger)).text
+    for needs in ({}, {"resources": {"cpu": "9000"}}, {"nodeSelector": {"a": "b"}}):
+        bodies = [manifest("true", name="x", pool=pool, **needs) for pool in (SECRET, "0" * len(SECRET))]
+        for path, of in (("jobs", lambda body: body), ("plan", lambda body: {"items": [body]})):
+            said = [await api.client.post(f"/api/v1/{path}", json=of(body), headers=stranger) for body in bodies]
+            assert _same(said[0].text, SECRET) == _same(said[1].text, "0" * len(SECRET))
+            assert said[0].status_code == said[1].status_code
+    for door in ("", "/metrics", "/scaling/history"):
+        said = [await api.client.get(f"/api/v1/pools/{one}{door}", headers=stranger) for one in (SECRET, "absent")]
+        assert _same(said[0].text, SECRET) == _same(said[1].text, "absent")
+    await brain.decide(lambda now: drain(world, NodeId("n1"), now=now))
+    taken = await api.client.post("/api/v1/jobs", json=manifest("true", name="waits"), headers=stranger)
+    assert taken.status_code == 201, taken.text
+    for path in ("jobs/waits", "jobs/waits/why", "jobs/waits/events", "queues/status", "cost-optimization/reports"):
+        answer = await api.client.get(f"/api/v1/{path}", headers=stranger)
+        assert SECRET not in answer.text
+        assert "other tenants" not in answer.text
+        assert "cordoned" not in answer.text
+        assert answer.status_code == 200, path
 
 
 async def test_streams_and_terminals_tell_a_stranger_nothing() -> None:

@@ -53,7 +53,9 @@ async def api_metrics(here: Here, caller: Admin) -> Response:
 
 @router.get("/nodes", response_model=schema.NodeList)
 async def nodes(here: Here, caller: Reader) -> Response:
-    return answer({"items": [node_document(view) for view in here.plane.nodes()]})
+    """Of pools that the caller may use; admins see all."""
+    whose = None if caller.is_admin else caller.tenant
+    return answer({"items": [node_document(view) for view in here.plane.nodes(whose)]})
 
 
 @router.get("/version", response_model=schema.Version)

@@ -116,7 +116,8 @@ async def get_budget(here: Here, caller: Reader, name: TenantName) -> Response:
 
 @router.get("/prices", response_model=money.PricesDocument)
 async def get_prices(here: Here, caller: Reader) -> Response:
-    return answer(money.prices_document(here.plane.treasury.prices()))
+    """Without those of pools that are closed to the caller; admins see all."""
+    return answer(money.prices_document(here.plane.treasury.prices(None if caller.is_admin else caller.tenant)))
 
 
 @router.put("/prices", response_model=money.PricesDocument, openapi_extra=json_body(money.PricesDocument))

@@ -142,14 +142,14 @@ def _node(node: Node, revision: int) -> Response:
 
 def _visible(here: Context, caller: Identity, name: str) -> Pool:
     """A pool of other tenants and one that is absent look alike."""
-    pool = here.plane.pools.find(PoolId(name))
-    if not _may_see(caller, pool):
-        raise NotFound(f"no pool {name!r}", hint="`windlass pools list` shows those you may use")
-    return pool
+    for pool in here.plane.pools.all():
+        if pool.id == name and _may_see(caller, pool):
+            return pool
+    raise NotFound(f"no pool {name!r}", hint="`windlass pools list` shows those you may use")
 
 
 def _may_see(caller: Identity, pool: Pool) -> bool:
-    return caller.is_admin or not pool.tenants or caller.tenant in pool.tenants
+    return caller.is_admin or pool.admits(caller.tenant)
 
 
 def _read(data: object, *, name: str = "") -> tuple[Pool, PriceBook | None]:

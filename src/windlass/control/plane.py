@@ -93,8 +93,10 @@ class ControlPlane:
             for loop in loops:
                 tasks.start_soon(loop)
 
-    def nodes(self) -> tuple[NodeView, ...]:
-        places = self.brain.world.tables.places
+    def nodes(self, tenant: TenantId | None) -> tuple[NodeView, ...]:
+        """Of pools that one tenant may use, or of all."""
+        places, pools = self.brain.world.tables.places, self.brain.world.tables.fleet.pools
+        shut = {pool.id for pool in pools.values() if tenant is not None and not pool.admits(tenant)}
         return tuple(
             NodeView(
                 node=slot.node,
@@ -103,6 +105,7 @@ class ControlPlane:
                 runtime=self.runtime_names.get(slot.node.id, self.runtime_name),
             )
             for slot in places
+            if slot.node.pool not in shut
         )
 
     def queues(self, tenant: TenantId | None) -> tuple[QueueView, ...]:

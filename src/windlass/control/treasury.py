@@ -136,8 +136,11 @@ class Treasury:
 
     # — prices —
 
-    def prices(self) -> Prices:
-        return self._world.tables.prices
+    def prices(self, tenant: TenantId | None) -> Prices:
+        """As one tenant may see them, or all."""
+        known, pools = self._world.tables.prices, self._world.tables.fleet.pools
+        shut = {pool.id for pool in pools.values() if tenant is not None and not pool.admits(tenant)}
+        return replace(known, pools={name: book for name, book in known.pools.items() if name not in shut})
 
     async def set_prices(self, prices: Prices) -> int:
         """For what is placed from now on; a run keeps the prices it was placed at."""
@@ -196,7 +199,10 @@ def _offers(world: World, tenant: TenantId) -> list[PoolOffer]:
     if owner is None:
         return []
     allowed = set(owner.quota.pools)
-    nodes = [node for node in world.tables.nodes.values() if not allowed or node.pool in allowed]
+    shut = {pool.id for pool in world.tables.fleet.pools.values() if not pool.admits(tenant)}
+    nodes = [
+        node for node in world.tables.nodes.values() if node.pool not in shut and (not allowed or node.pool in allowed)
+    ]
     return [
         PoolOffer(
             pool=pool,

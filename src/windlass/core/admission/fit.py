@@ -1,4 +1,7 @@
-"""A job that can fit no node ever is refused at the door, with the node that comes nearest and what that one lacks."""
+"""A job that can fit no node ever is refused at the door, with the node that comes nearest and what that one lacks.
+
+A pool that is closed to its tenant is refused in the words for one that is not there: names are not to be guessed.
+"""
 
 from windlass.core.errors import Fault, Invalid
 from windlass.core.model.node import Node
@@ -11,7 +14,6 @@ _FIELDS = {
     "memory": "spec.resources.memory",
     "pool": "spec.pool",
     "pool not allowed": "spec.pool",
-    "pool of other tenants": "spec.pool",
     "runtime": "spec.image",
 }
 
@@ -39,13 +41,11 @@ def _explain(what: str, shape: Shape, nearest: Node | None, nodes: Nodes) -> str
     if what == "runtime":
         return f"needs a {shape.runtime} runtime; no node has one"
     if what == "pool":
-        pools = sorted(nodes.pools())
+        pools = sorted(nodes.pools(shape))
         return f"no node is in pool {' or '.join(shape.pools)}; there are: {', '.join(pools)}"
     if what == "pool not allowed":
         asked = f"pool {' or '.join(shape.pools)}" if shape.pools else "any other"
         return f"its tenant may use pool {' or '.join(shape.allowed)}, not {asked}"
-    if what == "pool of other tenants":
-        return f"pool {nearest.pool} is open to named tenants only, and its tenant is none of them"
     return f"no node matches: {what}"
 
 
@@ -54,6 +54,6 @@ def _hint(missing: tuple[str, ...]) -> str:
         return "there is no such GPU here: ask for none with --gpu 0 (resources.gpu: 0)"
     if "runtime" in missing:
         return "start the server with a container engine, or run without an image: windlass run -- CMD"
-    if set(missing) & {"pool", "pool not allowed", "pool of other tenants"}:
+    if set(missing) & {"pool", "pool not allowed"}:
         return "name another pool, or none; `windlass get pools` shows those you may use"
     return "ask for less; `windlass get nodes` shows what the nodes have"

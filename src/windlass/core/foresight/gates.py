@@ -197,7 +197,8 @@ def _image(job: Job) -> Gate:
 
 def _pool(world: World, job: Job) -> Gate:
     """Are there nodes at all where it may run?"""
-    nodes = [slot.node for slot in world.tables.places]
+    places = world.tables.places
+    nodes = [slot.node for slot in places if not places.hides(job.shape, slot.node)]
     wanted = [node for node in nodes if not job.shape.pools or node.pool in job.shape.pools]
     allowed = [node for node in wanted if not job.shape.allowed or node.pool in job.shape.allowed]
     names = ", ".join(job.shape.pools or job.shape.allowed) or "any"
@@ -215,6 +216,8 @@ def _node(world: World, job: Job) -> Gate:
     refused: Counter[str] = Counter()
     taking = 0
     for slot in world.tables.places:
+        if world.tables.places.hides(job.shape, slot.node):
+            continue
         reason = world.tables.places.refusal(job.shape, slot)
         if reason is None:
             taking += 1

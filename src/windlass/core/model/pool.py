@@ -95,6 +95,10 @@ class Pool(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """It neither grows nor shrinks by itself."""
     created_at: Millis = Millis(0)
 
+    def admits(self, tenant: TenantId) -> bool:
+        """May it use the pool, and so know of it? Its quota may still name others only."""
+        return not self.tenants or tenant in self.tenants
+
     @property
     def is_dynamic(self) -> bool:
         return self.kind is PoolKind.DYNAMIC

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 from msgspec import Struct
@@ -150,9 +150,13 @@ class Nodes:
             slot.release(run)
             _list(slot)
 
-    def pools(self) -> frozenset[PoolId]:
-        """Those with nodes, or that could grow some."""
-        return frozenset(slot.node.pool for slot in self._slots.values()) | frozenset(self._growing)
+    def pools(self, shape: Shape) -> frozenset[PoolId]:
+        """Those with nodes, or that could grow some; without what its tenant must not know of."""
+        return frozenset(node.pool for node in self._shown_to(shape))
+
+    def hides(self, shape: Shape, node: Node) -> bool:
+        """It is of a pool closed to the shape's tenant, who must not learn from any answer that there is one."""
+        return node.pool in self._closed and node.pool not in shape.admitted
 
     def slot(self, node: NodeId) -> Slot | None:
         return self._slots.get(node)
@@ -212,10 +216,9 @@ class Nodes:
     def nearest(self, shape: Shape) -> Node | None:
         """The node that lacks least for it: one in the right place that is too small before one that is elsewhere.
 
-        Without a name when it is a worker that a pool could grow by.
+        Without a name when it is a worker that a pool could grow by. Never one that is hidden from it.
         """
-        every = (*(slot.node for slot in self._slots.values()), *self._growing.values())
-        return min(every, key=partial(self._distance, shape), default=None)
+        return min(self._shown_to(shape), key=partial(self._distance, shape), default=None)
 
     def could_serve(self, pool: PoolId, shape: Shape) -> bool:
         """Whether a worker of that dynamic pool, empty, would take it."""
@@ -243,6 +246,8 @@ class Nodes:
         best: Slot | None = None
         refused: Counter[str] = Counter()
         for slot in (self._slots[one] for one in nodes if one in self._slots and one != besides):
+            if self.hides(shape, slot.node):
+                continue
             reason = self.refusal(shape, slot)
             if reason is not None:
                 refused[reason] += 1
@@ -267,9 +272,11 @@ class Nodes:
         return found
 
     def _refusals(self, shape: Shape) -> tuple[tuple[str, int], ...]:
-        """Counted class by class: a node is never looked at."""
+        """Counted class by class: a node is never looked at. What is hidden from it is not counted."""
         refused: Counter[str] = Counter()
         for kind in self._classes.values():
+            if self.hides(shape, kind.node):
+                continue
             faults = self._mismatch(shape, kind.node)
             if not kind.node.takes_runs:
                 refused[f"node {kind.node.state}"] += len(kind)
@@ -278,6 +285,10 @@ class Nodes:
             else:
                 refused += kind.refusals(shape.needs)
         return tuple((reason, count) for reason, count in refused.most_common() if count) or (("no node", 0),)
+
+    def _shown_to(self, shape: Shape) -> Iterator[Node]:
+        every = chain((slot.node for slot in self._slots.values()), self._growing.values())
+        return (node for node in every if not self.hides(shape, node))
 
     def _mismatch(self, shape: Shape, node: Node) -> tuple[str, ...]:
         return mismatch(shape, node, self._closed)
