@@ -133,7 +133,10 @@ class Committer:
         return revision
 
     def _mark(self, number: int) -> Put:
-        return Put(NUMBER_KEY, json.encode(Mark(self._world.epoch, number)))
+        return Put(NUMBER_KEY, json.encode(Mark(self._world.epoch, number, self._clock.now())))
+
+    def _is_mark_of(self, number: int, mark: Mark) -> bool:
+        return (mark.epoch, mark.number) == (self._world.epoch, number)
 
     def _expectations(self) -> list[Expect]:
         return [self._fence, Expect(key=NUMBER_KEY, modified=self._marked_at)]
@@ -156,7 +159,7 @@ class Committer:
             ):  # Deposed: the commit arrived between our look and our mark; look again
                 item = await self._store.get(NUMBER_KEY)
                 at = item.modified if item is not None else 0
-                if item is not None and json.decode(item.value, type=Mark) == Mark(self._world.epoch, number):
+                if item is not None and self._is_mark_of(number, json.decode(item.value, type=Mark)):
                     return at
                 await self._shut_out(at)
                 return None

@@ -57,8 +57,7 @@ class SqliteReadTables:
 
     def apply(self, changes: Sequence[Change], revision: int, *, tells: bool = True) -> tuple[JobView, ...]:
         taken = TakenIn(self._job_before, self._node_before, self._view_of, Told(self._db), seq=self._seq)
-        for change in changes:
-            taken.take(change)
+        taken.take_all(changes)
         with self._db:
             taken.write(self._db)
             self._db.execute("UPDATE position SET revision = ?, seq = ?", (revision, taken.seq))
@@ -71,8 +70,7 @@ class SqliteReadTables:
     def views_in(self, changes: Sequence[Change]) -> tuple[JobView, ...]:
         """The jobs that changed, when the changes were taken in already."""
         taken = TakenIn(self._job_before, self._node_before, self._view_of, Told(self._db), seq=self._seq)
-        for change in changes:
-            taken.take(change)
+        taken.take_all(changes)
         return tuple(view for job in taken.touched if (view := self._view_of(job)) is not None)
 
     def reset(self, changes: Sequence[Change], revision: int) -> None:

@@ -1,6 +1,6 @@
 """Changes of the store on their way into the tables: gathered per table, written together, so that a batch costs few calls."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import apsw
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from windlass.adapters.readmodel import audit, costs, events
 from windlass.adapters.readmodel.told import Told
 from windlass.core.happenings import narrate_budget, narrate_gone, narrate_step, narrate_worker
-from windlass.core.model.ids import JobId
+from windlass.core.model.ids import JobId, Millis
 from windlass.core.model.job import Job, JobState
 from windlass.core.model.narrate import narrate, narrate_node
 from windlass.core.model.node import Node
@@ -21,9 +21,11 @@ from windlass.core.model.views import Event, JobView
 from windlass.core.model.volume import Volume
 from windlass.core.scaling import ScalingStep
 from windlass.core.world.records import (
+    NUMBER_KEY,
     Deeds,
     JobErased,
     JobOver,
+    Mark,
     Outgoing,
     RunOver,
     Table,
@@ -59,6 +61,7 @@ _volume = json.Decoder(Volume)
 _node = json.Decoder(Node)
 _worker = json.Decoder(Worker)
 _mark = json.Decoder(BudgetMark)
+_number = json.Decoder(Mark)
 
 
 class TakenIn:
@@ -75,6 +78,8 @@ class TakenIn:
     ) -> None:
         """`seq` is the highest acceptance number taken in before: what is above it cannot be known yet."""
         self.seq = seq
+        self._moments: dict[int, Millis] = {}
+        """When each commit was made."""
         self._before = before
         self._node_before = node_before
         self._view = view
@@ -90,17 +95,14 @@ class TakenIn:
         self.touched: dict[JobId, None] = {}
         self.erased: list[JobView] = []
 
-    def take(self, change: Change) -> None:
-        parsed = parse_key(change.key)
-        if parsed is None:
-            return
-        table, key = parsed
-        if change.value is None:
-            self._take_away(table, key, change.revision)
-        elif table is Table.WORKERS or table is Table.BUDGETS:
-            self._retell(table, key, change.value, change.revision)
-        else:
-            self._take_in(table, key, change.value, change.revision)
+    def take_all(self, changes: Sequence[Change]) -> None:
+        self._moments = {
+            change.revision: _number.decode(change.value).at
+            for change in changes
+            if change.key == NUMBER_KEY and change.value is not None
+        }
+        for change in changes:
+            self._take(change)
 
     def write(self, db: apsw.Connection) -> None:
         """Inside the caller's transaction. Erasures last: a batch may hold a job's end and its deletion."""
@@ -122,6 +124,21 @@ class TakenIn:
         self._told.write(db)
         if self._trimmed:
             events.trim(db, self._trimmed)
+
+    def _take(self, change: Change) -> None:
+        parsed = parse_key(change.key)
+        if parsed is None:
+            return
+        table, key = parsed
+        if change.value is None:
+            self._take_away(table, key, change.revision)
+        elif table is Table.WORKERS or table is Table.BUDGETS:
+            self._retell(table, key, change.value, change.revision)
+        else:
+            self._take_in(table, key, change.value, change.revision)
+
+    def _moment(self, revision: int) -> Millis:
+        return self._moments.get(revision, Millis(0))
 
     def _take_away(self, table: Table, key: str, revision: int) -> None:
         if table is Table.VOLUMES:
@@ -177,7 +194,7 @@ class TakenIn:
         )
         if before is None:
             self._rows["labels"].update({(k, v, job.id): (k, v, job.id) for k, v in job.labels})
-        for event in narrate(before, job, revision=revision):
+        for event in narrate(before, job, revision=revision, now=self._moment(revision)):
             self._put_event(event)
 
     def _put_node(self, key: str, node: Node | None, revision: int) -> None:
@@ -187,7 +204,7 @@ class TakenIn:
             self._rows["nodes"][key] = (key, json.encode(node))
         else:
             self._rows["nodes"].pop(key, None)
-        self._tell(narrate_node(before, node, revision=revision))
+        self._tell(narrate_node(before, node, revision=revision, now=self._moment(revision)))
 
     def _tell(self, happened: Iterable[Event]) -> None:
         """Of anything but a job."""

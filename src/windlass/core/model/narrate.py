@@ -32,8 +32,11 @@ _NODE_KINDS = {
 }
 
 
-def narrate(old: Job | None, new: Job, *, revision: int) -> Iterator[Event]:
-    """Oldest first."""
+_UNKNOWN = Millis(0)
+
+
+def narrate(old: Job | None, new: Job, *, revision: int, now: Millis = _UNKNOWN) -> Iterator[Event]:
+    """Oldest first. `now` is when the commit was made: the moment of what leaves none in the record."""
 
     def event(kind: str, at: Millis, *, reason: str = "", message: str = "", asked: Asked | None = None) -> Event:
         return Event(
@@ -58,7 +61,8 @@ def narrate(old: Job | None, new: Job, *, revision: int) -> Iterator[Event]:
     elif old.is_suspended and not new.is_suspended:
         yield event("Released", new.since)
     if new.is_cancelled and (old is None or not old.is_cancelled):
-        yield event("CancelAsked", new.since)
+        is_all = old is not None and old.since == new.since
+        yield event("CancelAsked", now if is_all and now != _UNKNOWN else new.since)
     if new.is_cost_warned and (old is None or not old.is_cost_warned):
         warned = new.cost_warned_at if new.cost_warned_at is not None else new.since
         yield event(
@@ -73,13 +77,17 @@ def narrate(old: Job | None, new: Job, *, revision: int) -> Iterator[Event]:
         yield event(_KINDS[new.state], new.since, reason=new.reason, message=new.message)
 
 
-def narrate_node(old: Node | None, new: Node | None, *, revision: int) -> Iterator[Event]:
-    """`new` None: it was removed. Nothing for a change that nobody placing a job would notice."""
+def narrate_node(old: Node | None, new: Node | None, *, revision: int, now: Millis = _UNKNOWN) -> Iterator[Event]:
+    """`new` None: it was removed. Nothing for a change that nobody placing a job would notice.
+
+    `now` is when the commit was made: the moment of what leaves none in the record.
+    """
+    is_dated = new is not None and (old is None or old.since != new.since)
 
     def event(kind: str, node: Node, *, message: str = "", capacity: Resources | None = None) -> Event:
         return Event(
             revision=revision,
-            at=node.since,
+            at=node.since if is_dated or now == _UNKNOWN else now,
             kind=kind,
             node=node.id,
             pool=node.pool,

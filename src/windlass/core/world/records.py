@@ -231,7 +231,9 @@ def decode(table: Table, value: bytes) -> Any:
 
 
 class Mark(Struct, frozen=True):
-    """The value under NUMBER_KEY."""
+    """The value under NUMBER_KEY, written with every commit."""
 
     epoch: int
     number: int
+    at: Millis = Millis(0)
+    """When the commit was made: the moment of changes that have none of their own. 0 in commits of older versions."""
