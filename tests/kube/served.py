@@ -25,6 +25,13 @@ class ClusterServer(WindlassServer):
         if not (self.data / "windlass.toml").exists():
             self._configure()
 
+    def close(self) -> None:
+        try:
+            super().close()
+        finally:
+            binding = f"{ACCOUNT}-{self._lab.namespace}"  # the one thing that does not go with its namespace
+            self._lab.kubectl("delete", "clusterrolebinding", binding, "--ignore-not-found")
+
     def job(self, name: str) -> dict[str, Any]:
         """Its status."""
         status: dict[str, Any] = self.cli("get", "job", name, "-o", "json").json()["status"]

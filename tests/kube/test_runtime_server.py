@@ -175,6 +175,7 @@ def ran_once(server: ClusterServer, lab: Lab, name: str) -> None:
     wait_for(lambda: state(server, name) == "SUCCEEDED", DEADLINE, "its end")
     assert server.job(name)["attempt"] == 1
     uid = server.cli("get", "job", name, "-o", "json").json()["metadata"]["uid"]
+    wait_for(lambda: starts(lab, f"run-{uid}-1-1"), DEADLINE, "the kubelet's word of its start")
     assert starts(lab, f"run-{uid}-1-1") == 1
     server.cli("download", name, "starts", "-d", str(server.directory))
     assert (server.directory / "starts").read_text() == "once\n"
