@@ -91,7 +91,7 @@ def test_markup_in_a_command_stays_text(page: Page, live: LiveHome, portal: Bloc
     evil = '<img src=x onerror="document.title=1">'
     portal.call(lambda: live.api.client.post("/api/v1/jobs", json=manifest("print", evil, name="evil", suspend=True)))
     page.goto(f"{live.url}/#token={live.api.token()}")
-    expect(page.locator("#rows .what")).to_contain_text(evil)
+    expect(page.locator("#rows .what")).to_contain_text(f"print '{evil}'")  # as it would be typed
     page.locator("#rows tr").click()
     expect(page.locator("#facts")).to_contain_text(evil)
     assert page.title() == "Windlass"

@@ -162,8 +162,14 @@ function draw() {
 
 function matches(job, wanted) {
   if (!wanted) return true;
-  return [job.metadata.name, job.spec.image, job.status.node, (job.spec.command || []).join(" ")]
+  return [job.metadata.name, job.spec.image, job.status.node, commandLine(job.spec)]
     .some((text) => text && text.toLowerCase().includes(wanted));
+}
+
+// As it would be typed: a word that a shell would take apart stands in quotes.
+function commandLine(spec) {
+  const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+  return (spec.command || []).map(quoted).join(" ");
 }
 
 function newRow(uid, isFresh) {
@@ -185,7 +191,7 @@ function fill(row, job) {
   const { state } = job.status;
   write(row.children[0], job.metadata.name);
   pill(row.children[1].firstChild, job);
-  write(row.children[2], [job.spec.image, ...(job.spec.command || [])].filter(Boolean).join(" "));
+  write(row.children[2], [job.spec.image, commandLine(job.spec)].filter(Boolean).join(" "));
   write(row.children[3], job.status.node || (state === "PENDING" ? "waiting" : "—"));
   write(row.children[4], elapsed(job));
   row.setAttribute("aria-selected", String(row.dataset.uid === selected));
@@ -251,7 +257,7 @@ function facts(job) {
     Message: status.message,
     "Exit code": status.exitCode === null ? "" : String(status.exitCode),
     Image: spec.image,
-    Command: (spec.command || []).join(" "),
+    Command: commandLine(spec),
     Asks: `${spec.resources.cpu} cpu, ${spec.resources.memory}` + (spec.resources.gpu ? `, ${spec.resources.gpu} gpu` : ""),
     Node: status.node,
     Attempt: status.attempt > 1 ? String(status.attempt) : "",
