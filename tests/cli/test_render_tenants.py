@@ -16,3 +16,15 @@ def test_jobs_are_those_that_hold_the_quota_and_those_that_wait_stand_apart(poli
     tenant: Any = {"metadata": {"name": "acme"}, "spec": spec, "status": QUEUED}
     row = dict(zip(tenants.TENANTS, tenants.tenant_rows([tenant], NOW)[0], strict=True))
     assert (row["JOBS"], row["QUEUED"]) == (counted, "13")
+
+
+def test_lists_inside_a_document_are_lines_and_an_empty_one_says_what_it_means() -> None:
+    triggers = [{"measure": "cpu", "up": 80, "target": None}, {"measure": "depth", "up": 50, "target": 5}]
+    spec = {"tenants": [], "paused": False, "scaling": {"triggers": triggers, "schedules": []}}
+    assert list(tenants.flat(spec)) == [
+        ("tenants", "any"),
+        ("paused", "no"),
+        ("scaling.triggers", "measure cpu, up 80"),
+        ("scaling.triggers", "measure depth, up 50, target 5"),
+        ("scaling.schedules", "none"),
+    ]

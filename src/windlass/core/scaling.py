@@ -137,14 +137,14 @@ def _upward(scaling: Scaling, seen: Seen) -> _Wish | None:
 
 
 def _triggered(trigger: Trigger, value: int, seen: Seen) -> _Wish:
-    name = f"{trigger.measure} {value} ≥ {trigger.up}"
+    name = f"{trigger.measure} {_said(trigger.measure, value)} ≥ {_said(trigger.measure, trigger.up)}"
     if trigger.target and trigger.measure is Measure.DEPTH:
         busy = seen.ready - seen.idle
         return _Wish(max(busy - (-value // trigger.target), seen.size), f"{name}, {trigger.target} for each worker")
     if trigger.target and trigger.measure is not Measure.WAIT:
         # As many as bring it to the target, were the load to stay: rounded up, and one at least.
         size = max(-(-seen.ready * value // trigger.target), seen.ready + 1)
-        return _Wish(size, f"{name}, to {trigger.target}")
+        return _Wish(size, f"{name}, to {_said(trigger.measure, trigger.target)}")
     return _Wish(seen.size + trigger.step_up, name)
 
 
@@ -204,6 +204,13 @@ def _pairs(scaling: Scaling, seen: Seen) -> list[tuple[Trigger, int]]:
 def _verdict(by: int, wish: _Wish, held: list[tuple[str, str]]) -> Verdict:
     words, kinds = tuple(said for _, said in held), tuple(kind for kind, _ in held)
     return Verdict(by=by, rule=wish.rule, wanted=wish.size, held=words, holds=kinds)
+
+
+def _said(measure: Measure, value: int) -> str:
+    """As people write it in a manifest, with its unit."""
+    if measure is Measure.WAIT:
+        return spoken(_seconds(Millis(value)))
+    return str(value) if measure is Measure.DEPTH else f"{value / 10:g} %"
 
 
 def _bounded(by: int, most: int, hold: tuple[str, str], held: list[tuple[str, str]]) -> int:

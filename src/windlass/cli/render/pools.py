@@ -50,7 +50,8 @@ def pool_lines(pool: Document, metrics: Document, now: float) -> list[str]:
 
 def _worker(worker: Document) -> str:
     problem = f", {worker['problem']}" if worker["problem"] else ""
-    return f"{worker['state']}, {worker['runs']} runs{problem}"
+    runs = worker["runs"]
+    return f"{worker['state']}, {runs} run{'s' * (runs != 1)}{problem}"
 
 
 def _row(pool: Document, now: float) -> Row:

@@ -12,6 +12,9 @@ TOKENS = ("ID", "SUBJECT", "ROLE", "ISSUED", "ENDS IN", "STATE")
 AUDIT = ("AT", "WHO", "TENANT", "VERB", "KIND", "NAME", "OUTCOME", "ADDRESS", "REQUEST")
 NO_LIMIT = "∞"
 
+_OPEN_TO_ALL = frozenset({"tenants", "pools"})
+"""Where an empty list leaves nobody out."""
+
 
 def tenant_rows(tenants: Iterable[TenantManifest], now: float) -> list[Row]:
     return [_tenant_row(tenant, now) for tenant in tenants]
@@ -89,10 +92,17 @@ def flat(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, s
     for name, value in document.items():
         if isinstance(value, dict):
             yield from flat(value, f"{prefix}{name}.")
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            yield from ((f"{prefix}{name}", _listed(one)) for one in value)
         elif isinstance(value, list):
-            yield prefix + name, ", ".join(map(str, value)) or "any"
+            yield prefix + name, ", ".join(map(str, value)) or ("any" if name in _OPEN_TO_ALL else "none")
         else:
             yield prefix + name, _shown(value)
+
+
+def _listed(document: Mapping[str, Any]) -> str:
+    """One of several, on a line: `measure cpu, up 80, down 30`."""
+    return ", ".join(f"{name} {value}" for name, value in document.items() if value is not None)
 
 
 def _shown(value: Any) -> str:
