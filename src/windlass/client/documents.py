@@ -142,6 +142,7 @@ class Planned(TypedDict):
     refusal: Document | None
     start: Estimate | None
     startsNow: bool
+    growing: str | None
     turn: int | None
     expectedSeconds: float
     price: int

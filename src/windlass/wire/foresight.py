@@ -85,6 +85,7 @@ def _planned(one: Planned, wall: Wall) -> dict[str, Any]:
         },
         "start": _estimate(one.start, wall),
         "startsNow": one.starts_now,
+        "growing": one.growing,
         "turn": one.turn,
         "expectedSeconds": one.expected_ms / 1000,
         "price": one.price_micros,

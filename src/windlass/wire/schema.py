@@ -216,6 +216,7 @@ class PlannedShape(Shape):
     refusal: RefusalShape | None
     start: EstimateShape | None
     starts_now: bool
+    growing: str | None
     turn: int | None
     expected_seconds: float
     price: int

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from tests.core.pool_home import GROW, a_growing_world
 from windlass.core.foresight.plan import plan
 from windlass.core.model.facts import RunEnded, RunStarted
 from windlass.core.model.ids import JobId, Millis, NodeId, TenantId
@@ -15,6 +16,7 @@ from windlass.core.model.submission import Submission
 from windlass.core.model.tenant import Quota, QuotaPolicy, Tenant
 from windlass.core.world.facts import observe
 from windlass.core.world.place import place
+from windlass.core.world.pools import change_pool
 from windlass.core.world.submit import submit
 from windlass.core.world.world import World
 from windlass.testing.builders import GIB, a_job_id, a_node, a_submission, a_world
@@ -192,3 +194,14 @@ def test_the_plan_of_many_is_bounded_by_its_steps_and_says_so() -> None:
     assert one.start.is_bound
     assert not found.is_complete
     assert msgspec.json.encode(found)
+
+
+def test_a_pool_that_would_grow_for_it_is_named_with_its_price() -> None:
+    world = a_growing_world(workers_max=1)
+    asked = replace(a_submission(name="mine", cpu=1000), pools=(GROW,))
+    (one,) = plan(world, TenantId("local"), [asked], ids=[a_job_id()], now=START).items
+    assert (one.refusal, one.start, one.growing) == (None, None, GROW)
+    assert one.price_per_hour_micros > 0
+    change_pool(world, replace(world.tables.fleet.pools[GROW], is_paused=True), None, now=START)
+    (one,) = plan(world, TenantId("local"), [asked], ids=[a_job_id()], now=START).items
+    assert (one.start, one.growing, one.price_per_hour_micros) == (None, None, 0)

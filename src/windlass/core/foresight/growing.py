@@ -41,6 +41,16 @@ def serving(world: World, job: Job) -> list[Pool]:
     return [pool for _, pool in sorted(fleet.pools.items()) if places.could_serve(pool.id, job.shape)]
 
 
+def would_grow(world: World, job: Job) -> PoolId | None:
+    """The first pool that may still grow and whose workers could run it."""
+    fleet = world.tables.fleet
+    for pool in serving(world, job):
+        is_full = pool.scaling is None or len(fleet.workers_of(pool.id)) >= pool.scaling.workers_max
+        if not is_full and not pool.is_paused:
+            return pool.id
+    return None
+
+
 def prospect(world: World, pool: Pool, scaling: Scaling, now: Millis) -> Prospect:
     seen = look(world, pool, scaling, now=now)
     numbers = _numbers(scaling, seen)

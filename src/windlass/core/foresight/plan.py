@@ -3,15 +3,16 @@
 The same look ahead without them says whom they would delay. Nothing is decided, stored or held.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from msgspec import Struct
 
 from windlass.core.errors import Fault, WindlassError
 from windlass.core.foresight.ahead import STEPS, Foreseen, expected_span, look_ahead
+from windlass.core.foresight.growing import would_grow
 from windlass.core.foresight.why import Estimate
-from windlass.core.model.ids import JobId, Millis, TenantId
+from windlass.core.model.ids import JobId, Millis, PoolId, TenantId
 from windlass.core.model.job import Job
 from windlass.core.model.money import Micros, cost
 from windlass.core.model.submission import Submission
@@ -36,7 +37,9 @@ class Planned(Struct, frozen=True, kw_only=True):
     name: str
     refusal: Refusal | None = None
     start: Estimate | None = None
-    """None: it would not start as things stand (or is refused, or suspended)."""
+    """None: it would not start as things stand (or is refused, or suspended); see `growing`."""
+    growing: PoolId | None = None
+    """No node takes it as things stand, but this pool may grow one that does. The price is this pool's."""
     starts_now: bool = False
     turn: int | None = None
     """It is the so-manieth to start from now on, all tenants counted."""
@@ -114,22 +117,42 @@ def _planned(world: World, asked: Submission, job: Job | Refusal, after: Foresee
     placing = after.placing(job.id)
     span = expected_span(world, job)
     if placing is None:
-        cut = Estimate(at=after.reached, is_bound=True) if after.is_cut and not job.is_suspended else None
-        return Planned(name=job.name, start=cut, expected_ms=span)
-    tenant = world.tables.tenants.get(job.tenant)
-    pool = world.tables.nodes[placing.node].pool
-    prices = world.tables.prices.book(tenant.tier if tenant is not None else "", pool)
-    needs = job.shape.needs
+        return _unplaced(world, job, after, span)
+    price = _price(world, job, world.tables.nodes[placing.node].pool, placing.price_factor)
     return Planned(
         name=job.name,
         start=Estimate(at=placing.at, node=placing.node),
         starts_now=placing.at <= now,
         turn=after.placings.index(placing) + 1,
         expected_ms=span,
-        price_micros=Micros(cost(needs, span, prices) * placing.price_factor // 1000),
-        price_per_hour_micros=Micros(cost(needs, _HOUR, prices) * placing.price_factor // 1000),
+        price_micros=price(span),
+        price_per_hour_micros=price(_HOUR),
         in_burst=placing.price_factor != 1000,
     )
+
+
+def _unplaced(world: World, job: Job, after: Foreseen, span: Millis) -> Planned:
+    if job.is_suspended:
+        return Planned(name=job.name, expected_ms=span)
+    cut = Estimate(at=after.reached, is_bound=True) if after.is_cut else None
+    pool = would_grow(world, job) if cut is None else None
+    if pool is None:
+        return Planned(name=job.name, start=cut, expected_ms=span)
+    price = _price(world, job, pool)
+    return Planned(
+        name=job.name,
+        growing=pool,
+        expected_ms=span,
+        price_micros=price(span),
+        price_per_hour_micros=price(_HOUR),
+    )
+
+
+def _price(world: World, job: Job, pool: PoolId, factor: int = 1000) -> Callable[[Millis], Micros]:
+    """What it costs there for so long."""
+    tenant = world.tables.tenants.get(job.tenant)
+    prices = world.tables.prices.book(tenant.tier if tenant is not None else "", pool)
+    return lambda span: Micros(cost(job.shape.needs, span, prices) * factor // 1000)
 
 
 def _delays(before: Foreseen, after: Foreseen) -> list[tuple[JobId, TenantId, Millis]]:
