@@ -58,6 +58,14 @@ async def test_every_door_that_changes_something_leaves_exactly_one_record(api: 
     made = await ask("issue", "Token", "ci", "POST", "/tenants/acme/tokens", json={"subject": "ci"}, headers=admin)
     await ask("revoke", "Token", "ci", "DELETE", f"/tenants/acme/tokens/{made['id']}", headers=admin)
     await ask("delete", "Tenant", "acme", "DELETE", "/tenants/acme", headers=admin)
+    await ask("create", "Pool", "grow", "POST", "/pools", json=pool("grow"), headers=admin)
+    await ask("scale", "Pool", "grow", "POST", "/pools/grow/scale", json={"workers": 1}, headers=admin)
+    await ask("scale", "Pool", "grow", "POST", "/pools/grow/scale", json={"workers": 0}, headers=admin)
+    await ask("change", "Pool", "grow", "PATCH", "/pools/grow", json={"spec": {"paused": False}}, headers=admin)
+    await ask("cordon", "Node", "n1", "POST", "/nodes/n1/cordon", headers=admin)
+    await ask("uncordon", "Node", "n1", "POST", "/nodes/n1/uncordon", headers=admin)
+    await ask("create", "Pool", "still", "POST", "/pools", json=pool("still", kind="static"), headers=admin)
+    await ask("delete", "Pool", "still", "DELETE", "/pools/still", headers=admin)
     found = await records(api)
     assert [(one.request, one.verb, one.kind) for one in found] == [one[:3] for one in sent]
     assert all(one[3] in ("*", got.name) for one, got in zip(sent, found, strict=True))
@@ -66,6 +74,8 @@ async def test_every_door_that_changes_something_leaves_exactly_one_record(api: 
     assert {one.outcome for one in found} == {"done"}
     assert {(one.subject, one.tenant) for one in found} == {("tester", "local")}
     assert [one.owner for one in found if one.kind == "Tenant"] == ["acme"] * 4
+    by_name = await records(api, name="still", kind="Pool")
+    assert [(one.verb, one.uid) for one in by_name] == [("create", ""), ("delete", "")]
 
 
 async def test_no_door_that_may_change_something_forgets_who_is_asking(api: ApiHome) -> None:
@@ -104,16 +114,32 @@ async def test_a_refused_attempt_is_recorded_with_its_code(api: ApiHome) -> None
     await api.client.post("/api/v1/jobs", json={"kind": "Job"})
     await api.client.delete("/api/v1/jobs/x?colour=red")
     await api.client.post("/api/v1/tenants", json={}, headers=viewer)
+    admin = api.bearer(roles=("admin",))
+    await api.client.post("/api/v1/pools", json=pool("bad", tenants=7), headers=admin)
+    yaml = {"Content-Type": "application/yaml"}
+    await api.client.post("/api/v1/pools", content="metadata: {name: worse}", headers=admin | yaml)
+    await api.client.post("/api/v1/pools/grow/scale", json={"workers": 1}, headers=admin)
+    await api.client.post("/api/v1/nodes/nowhere/drain", headers=admin)
+    await api.client.delete("/api/v1/tenants/local/tokens/none", headers=admin)
+    await api.client.post("/api/v1/jobs", json=manifest("true", name="named", pool="nope"))
     await api.client.get("/api/v1/jobs/absent")
     await api.client.post("/api/v1/jobs", json=manifest("true"), headers={"Authorization": "Bearer forged"})
     found = await records(api, outcome="refused")
-    assert [(one.verb, one.code, one.name) for one in found] == [
-        ("submit", "read-only", ""),
-        ("cancel", "not-found", "nothing"),
-        ("submit", "invalid", ""),
-        ("delete", "invalid", "x"),
-        ("create", "not-admin", ""),
+    assert [(one.verb, one.kind, one.code, one.name) for one in found] == [
+        ("submit", "Job", "read-only", ""),
+        ("cancel", "Job", "not-found", "nothing"),
+        ("submit", "Job", "invalid", ""),
+        ("delete", "Job", "invalid", "x"),
+        ("create", "Tenant", "not-admin", ""),
+        ("create", "Pool", "invalid", "bad"),
+        ("create", "Pool", "invalid", "worse"),
+        ("scale", "Pool", "not-found", "grow"),
+        ("drain", "Node", "not-found", "nowhere"),
+        ("revoke", "Token", "not-found", ""),
+        ("submit", "Job", "fits-nowhere", "named"),
     ]
+    assert [(one.uid, one.owner) for one in found if one.kind == "Token"] == [("none", "local")]
+    assert len(await records(api, outcome="refused", kind="Pool")) == 3
 
 
 async def test_refusals_are_bounded_and_those_left_out_are_counted(api: ApiHome) -> None:
@@ -264,6 +290,13 @@ async def test_a_record_is_stored_in_the_very_commit_of_its_change() -> None:
 
 def tenant(name: str, **spec: Any) -> dict[str, Any]:
     return {"apiVersion": "windlass.dev/v1", "kind": "Tenant", "metadata": {"name": name}, "spec": spec}
+
+
+def pool(name: str, *, kind: str = "dynamic", **spec: Any) -> dict[str, Any]:
+    scaling = {"max": 2, "worker": {"cpu": "100m", "memory": "64Mi"}}
+    dynamic = {"scaling": scaling, "paused": True} if kind == "dynamic" else {}
+    said = {"kind": kind, **dynamic, **spec}
+    return {"apiVersion": "windlass.dev/v1", "kind": "Pool", "metadata": {"name": name}, "spec": said}
 
 
 async def test_the_client_knows_every_field_of_a_record_that_the_server_answers_with() -> None:

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message
 
+from windlass.api.attempts import BODY
 from windlass.api.problems import TooSlow, Unsupported
 from windlass.core.errors import Fault, Invalid, TooLarge
 from windlass.wire import documents
@@ -33,13 +34,17 @@ _LENGTH_DIGITS_MAX: Final = 18
 async def read_body(request: Request, *, bytes_max: int) -> bytes:
     """All of it, or TooLarge as soon as that is known, or TooSlow."""
     check_length(request, bytes_max)
-    if request.scope.get("state", {}).get(WHOLE):
-        return await _read_all(request, bytes_max)
-    try:
-        async with asyncio.timeout(DOCUMENT_SECONDS_MAX):
-            return await _read_all(request, bytes_max)
-    except TimeoutError:
-        raise TooSlow(f"the body did not come within {DOCUMENT_SECONDS_MAX} s") from None
+    state = request.scope.setdefault("state", {})
+    if state.get(WHOLE):
+        raw = await _read_all(request, bytes_max)
+    else:
+        try:
+            async with asyncio.timeout(DOCUMENT_SECONDS_MAX):
+                raw = await _read_all(request, bytes_max)
+        except TimeoutError:
+            raise TooSlow(f"the body did not come within {DOCUMENT_SECONDS_MAX} s") from None
+    state[BODY] = raw
+    return raw
 
 
 async def read_document(request: Request, *, bytes_max: int, takes_yaml: bool = False) -> tuple[bytes, Any]:

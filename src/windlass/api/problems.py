@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
+from windlass.api.attempts import attempted
 from windlass.api.context import context_of
 from windlass.core.errors import Fault, Invalid, OverLimit, Unavailable, WindlassError
 from windlass.wire.expected import expected
@@ -99,8 +100,7 @@ def note_refusal(connection: HTTPConnection, error: WindlassError) -> None:
     """Who may not, or not so, leaves a record all the same; that a part of ours is away is no refusal."""
     act = connection.scope["state"].get("act")
     if act is not None and not isinstance(error, Unavailable):
-        name = next(iter(connection.scope.get("path_params", {}).values()), "")
-        context_of(connection).plane.audit.refused(act, error.code, name=show(str(name)))
+        context_of(connection).plane.audit.refused(act, error.code, **attempted(connection))
 
 
 async def _on_validation(request: Request, error: Exception) -> Response:

@@ -35,8 +35,11 @@ class AuditTrail:
         brain.committer.check_writable()
         await brain.committer.durable(note(brain.world, act, now=brain.clock.now(), **what))
 
-    def refused(self, act: Act, code: str, *, name: str = "") -> None:
-        """Recorded with the next commit, and not waited for: nothing hangs on it. Past the bound they are only counted."""
+    def refused(self, act: Act, code: str, **what: str) -> None:
+        """Recorded with the next commit, and not waited for: nothing hangs on it. Past the bound they are only counted.
+
+        `what` are fields of the Deed.
+        """
         tenant, brain = act.author.tenant, self._brain
         if not self._may_record(tenant):
             self._skipped[tenant] += 1
@@ -47,7 +50,7 @@ class AuditTrail:
             self._skipped[tenant] += 1
             return
         skipped = self._skipped.pop(tenant, 0)
-        note(brain.world, act, now=brain.clock.now(), name=name, refused=code, skipped=skipped)
+        note(brain.world, act, now=brain.clock.now(), **what, refused=code, skipped=skipped)
         brain.committer.nudge()
 
     def _may_record(self, tenant: str) -> bool:

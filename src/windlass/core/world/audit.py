@@ -9,7 +9,9 @@ from typing import Any, Final
 from windlass.core.model.audit import Act, Deed
 from windlass.core.model.ids import JobId, Millis
 from windlass.core.model.job import Job
+from windlass.core.model.pool import Worker
 from windlass.core.model.token import IssuedToken
+from windlass.core.scaling import ScalingStep
 from windlass.core.world.journal import Entry
 from windlass.core.world.records import Deeds, JobErased, Table
 from windlass.core.world.world import World
@@ -19,11 +21,12 @@ _KINDS: Final = {
     Table.TOKENS: "Token",
     Table.JOBS: "Job",
     Table.SPECS: "Job",
-    Table.OUTBOX: "Job",
-    Table.VOLUMES: "Volume",
     Table.POOLS: "Pool",
     Table.NODES: "Node",
-    Table.WORKERS: "Worker",
+    Table.WORKERS: "Pool",
+    Table.GROWTHS: "Pool",
+    Table.OUTBOX: "Job",
+    Table.VOLUMES: "Volume",
     Table.SECRETS: "Secret",
     Table.LOGINS: "RegistryLogin",
 }
@@ -75,6 +78,10 @@ def _subject(world: World, chief: Entry, entries: Sequence[Entry]) -> tuple[str,
     kind = _KINDS.get(table) or table.value.removesuffix("s").capitalize()
     if table is Table.TENANTS:
         return kind, chief.key, "", chief.key
+    if table in (Table.POOLS, Table.NODES, Table.GROWTHS):
+        return kind, chief.key, "", ""
+    if isinstance(record, Worker | ScalingStep):
+        return "Pool", record.pool, "", ""  # workers are the pool's own doing: who asked, asked the pool
     if isinstance(record, IssuedToken):
         return kind, record.subject, record.id, record.tenant
     if table is Table.SPECS:
