@@ -57,19 +57,20 @@ class NodeClass:
                 room = free.at_least((*room, 0))  # the next one
         return None
 
-    def refusals(self, needs: Resources) -> Counter[str]:
+    def refusals(self, needs: Resources) -> tuple[tuple[str, int], ...]:
         """What rules its nodes out when none fits: each is counted by the first thing it lacks."""
         free, cpu = self.free, needs.cpu_millis
-        counts: Counter[str] = Counter()
-        counts["run slots used"] = len(self.members) - len(free)
-        counts["gpu in use"] = free.below((needs.gpus,))
+        lacking_gpu = free.below((needs.gpus,))
         lacking_cpu, room = 0, free.at_least((needs.gpus,))
         while room is not None:
             lacking_cpu += free.below((room[0], cpu)) - free.below((room[0],))
             room = free.at_least((room[0] + 1,))
-        counts["cpu in use"] = lacking_cpu
-        counts["memory in use"] = len(free) - counts["gpu in use"] - lacking_cpu
-        return counts
+        return (
+            ("run slots used", len(self.members) - len(free)),
+            ("gpu in use", lacking_gpu),
+            ("cpu in use", lacking_cpu),
+            ("memory in use", len(free) - lacking_gpu - lacking_cpu),
+        )
 
     def emptiest(self) -> Iterator[NodeId]:
         return self.free.descending()

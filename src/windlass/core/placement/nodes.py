@@ -274,16 +274,16 @@ class Nodes:
     def _refusals(self, shape: Shape) -> tuple[tuple[str, int], ...]:
         """Counted class by class: a node is never looked at. What is hidden from it is not counted."""
         refused: Counter[str] = Counter()
+        matching = self._classes_for(shape)
         for kind in self._classes.values():
-            if self.hides(shape, kind.node):
+            if kind in matching:
+                refused.update({reason: count for reason, count in kind.refusals(shape.needs) if count})
+            elif self.hides(shape, kind.node):
                 continue
-            faults = self._mismatch(shape, kind.node)
-            if not kind.node.takes_runs:
+            elif not kind.node.takes_runs:
                 refused[f"node {kind.node.state}"] += len(kind)
-            elif faults:
-                refused[faults[0]] += len(kind)
             else:
-                refused += kind.refusals(shape.needs)
+                refused[self._mismatch(shape, kind.node)[0]] += len(kind)
         return tuple((reason, count) for reason, count in refused.most_common() if count) or (("no node", 0),)
 
     def _shown_to(self, shape: Shape) -> Iterator[Node]:

@@ -68,8 +68,8 @@ class Rooms:
         """How many nodes are in rooms below it."""
         at = bisect_left(self._lasts, bound)
         block = self._blocks[at]
-        there = sum(len(self._nodes[room]) for room in block[: bisect_left(block, bound)])
-        return sum(self._counts[:at]) + there
+        there = [len(self._nodes[room]) for room in block[: bisect_left(block, bound)]]
+        return sum(self._counts[:at]) + sum(there)
 
     def descending(self) -> Iterator[NodeId]:
         for block in reversed(self._blocks):
