@@ -31,8 +31,9 @@ async def test_a_tenant_is_created_once_with_the_limits_it_starts_with(api: ApiH
     shown = TenantManifest.model_validate_json(made.content)
     assert shown.status.jobs == 0
     spec = made.json()["spec"]
+    assert shown.status.weight == 3
     assert (spec["weight"], spec["policy"], spec["quota"]["cpu"], spec["quota"]["memory"], spec["quota"]["jobs"]) == (
-        3, "reject", "4", "8Gi", 10,
+        None, "reject", "4", "8Gi", 10,
     )  # fmt: skip
     again = await api.client.post(TENANTS, json=document(), headers=admin)
     assert (again.status_code, again.json()["code"]) == (409, "tenant-exists")
@@ -45,6 +46,24 @@ async def test_a_manifest_that_was_read_can_be_applied_and_changes_nothing(api: 
     again = await api.client.put(f"{TENANTS}/acme", json=read, headers=admin)
     assert (again.status_code, again.json()["spec"]) == (200, read["spec"])
     assert api.home.plane.brain.world.number == before
+
+
+async def test_a_weight_that_nobody_gave_is_the_tiers_and_follows_it(api: ApiHome, admin: dict[str, str]) -> None:
+    def weights(answer: Any) -> tuple[float | None, float, int]:
+        said = answer.json()
+        return said["spec"]["weight"], said["status"]["weight"], api.home.plane.tenants.find(TenantId("acme")).weight
+
+    async def change(**spec: Any) -> Any:
+        return await api.client.patch(f"{TENANTS}/acme", json={"spec": spec}, headers=admin)
+
+    assert weights(await api.client.post(TENANTS, json=document(tier="free"), headers=admin)) == (None, 1, 1000)
+    assert weights(await change(tier="premium")) == (None, 3, 3000)
+    assert weights(await change(weight=2.5)) == (2.5, 2.5, 2500)
+    assert weights(await change(tier="enterprise")) == (2.5, 2.5, 2500)
+    assert weights(await change(weight=None)) == (None, 5, 5000)
+    read = (await api.client.get(f"{TENANTS}/acme", headers=admin)).json()
+    read["spec"]["tier"] = "standard"
+    assert weights(await api.client.put(f"{TENANTS}/acme", json=read, headers=admin)) == (None, 2, 2000)
 
 
 async def test_a_change_leaves_what_it_does_not_name(api: ApiHome, admin: dict[str, str]) -> None:

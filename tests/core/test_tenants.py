@@ -1,5 +1,6 @@
 """Tenants as an admin makes, changes and removes them, and the numbers they may have."""
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -7,7 +8,7 @@ from windlass.core.errors import Conflict, Denied, Invalid, NotFound
 from windlass.core.model.ids import Millis, PoolId, TenantId
 from windlass.core.model.money import Micros
 from windlass.core.model.resources import Resources
-from windlass.core.model.tenant import Budget, BurstPolicy, Quota, QuotaPolicy, RateLimit, Tier, new_tenant
+from windlass.core.model.tenant import Budget, BurstPolicy, Quota, QuotaPolicy, RateLimit, Tenant, Tier, new_tenant
 from windlass.core.world.place import place
 from windlass.core.world.requests import cancel
 from windlass.core.world.submit import submit
@@ -29,6 +30,13 @@ def test_a_new_tenant_has_four_cores_eight_gib_and_ten_jobs_and_is_refused_beyon
     made = create_tenant(a_world(), new_tenant(ACME, tier=Tier.PREMIUM), now=NOW)
     assert made.quota.resources == Resources(cpu_millis=4000, memory_bytes=8 * GIB)
     assert (made.quota.jobs, made.policy, made.weight, made.created_at) == (10, QuotaPolicy.REJECT, 3000, NOW)
+
+
+def test_a_record_from_before_weights_followed_tiers_keeps_the_weight_it_had() -> None:
+    old = msgspec.json.decode(b'{"id":"acme","tier":"premium"}', type=Tenant)
+    assert (old.weight, old.is_tier_weight) == (1000, False)
+    kept = msgspec.json.decode(msgspec.json.encode(new_tenant(ACME, tier=Tier.PREMIUM)), type=Tenant)
+    assert (kept.weight, kept.is_tier_weight) == (3000, True)
 
 
 def test_where_only_one_tenant_may_run_things_another_is_told_so_and_leaves_nothing() -> None:

@@ -114,7 +114,7 @@ def _read(here: Context, data: object, *, name: str = "") -> Tenant:
 
 def _manifest(here: Context, tenant: Tenant) -> dict[str, object]:
     plane = here.plane
-    status = status_document(plane.tenants.usage(tenant.id))
+    status = status_document(plane.tenants.usage(tenant.id), weight=tenant.weight)
     return tenant_manifest(tenant, status=status, created_at=plane.clock.wall(tenant.created_at))
 
 

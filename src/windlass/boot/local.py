@@ -195,7 +195,7 @@ def _set_ground(plane: ControlPlane, node: Node) -> None:
 def _set_own_tenant(plane: ControlPlane, settings: Settings) -> None:
     """Its quota is the machine and what is beyond waits, unless an admin said otherwise; the timeout is a setting."""
     world, seconds = plane.brain.world, settings.default_timeout_seconds
-    known = world.tables.tenants.get(LOCAL_TENANT) or Tenant(id=LOCAL_TENANT)
+    known = world.tables.tenants.get(LOCAL_TENANT) or Tenant(id=LOCAL_TENANT, is_tier_weight=True)
     timeout = Millis(seconds * 1000) if seconds is not None else None
     world.set_tenant(replace(known, default_timeout_ms=timeout), now=plane.clock.now())
 

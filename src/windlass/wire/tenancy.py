@@ -60,6 +60,8 @@ class Held(Shape):
 
 
 class TenantStatus(Shape):
+    weight: float
+    """The one that holds: given, or its tier's."""
     jobs: int
     """That are not over."""
     queued: int
@@ -107,8 +109,9 @@ class NewToken(TokenShape):
     """Shown this once and kept nowhere."""
 
 
-def status_document(usage: Usage) -> dict[str, Any]:
+def status_document(usage: Usage, *, weight: int) -> dict[str, Any]:
     return {
+        "weight": quantities.write_ratio(weight, parts=1000),
         "jobs": usage.jobs,
         "queued": usage.queued,
         "runs": usage.runs,

@@ -148,6 +148,7 @@ def to_core(document: TenantDocument) -> Tenant:
         id=TenantId(document.metadata.name),
         tier=tier,
         weight=spec.weight if spec.weight is not None else TIER_WEIGHTS[tier],
+        is_tier_weight=spec.weight is None,
         policy=QuotaPolicy(spec.policy),
         quota=_quota(spec.quota),
         burst=_burst(spec.burst),
@@ -173,7 +174,7 @@ def tenant_spec(tenant: Tenant) -> dict[str, Any]:
     budget, rate, burst = tenant.budget, tenant.rate, tenant.burst
     return {
         "tier": tenant.tier.value,
-        "weight": write_ratio(tenant.weight, parts=_THOUSANDTHS),
+        "weight": None if tenant.is_tier_weight else write_ratio(tenant.weight, parts=_THOUSANDTHS),
         "policy": tenant.policy.value,
         "quota": _quota_document(tenant.quota),
         "burst": {

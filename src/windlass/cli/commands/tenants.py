@@ -152,7 +152,7 @@ def set_quota(ctx: click.Context, /, name: str, policy: str | None, form: str, *
 def set_weight(ctx: click.Context, name: str, weight: float) -> None:
     """Its share beside others, 0.5 to 10; counts from the next placing on."""
     made = client_of(ctx).change_tenant(name, {"weight": weight})
-    say(f"tenant/{name} has weight {made['spec']['weight']:g}")
+    say(f"tenant/{name} has weight {made['status']['weight']:g}")
 
 
 @tenants.command("delete", cls=Command)

@@ -73,7 +73,7 @@ def _tenant_row(tenant: TenantManifest, now: float) -> Row:
     return (
         tenant["metadata"].get("name", "-"),
         spec.get("tier", "-"),
-        f"{spec.get('weight', 1):g}",
+        f"{status.get('weight', 1):g}",
         spec.get("policy", "-"),
         _of(held.get("cpu"), quota.get("cpu")),
         _of(memory(held.get("memory", "-")), None if quota.get("memory") is None else memory(quota["memory"])),

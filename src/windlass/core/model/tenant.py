@@ -90,7 +90,9 @@ class Tenant(Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: TenantId
     tier: Tier = Tier.FREE
     weight: int = SHARE
-    """In thousandths: 1000 is a single share."""
+    """In thousandths: 1000 is a single share. What holds, whoever gave it."""
+    is_tier_weight: bool = False
+    """Nobody gave it a weight: it has its tier's, also when that changes."""
     policy: QuotaPolicy = QuotaPolicy.QUEUE
     quota: Quota = Quota()
     burst: BurstPolicy = BurstPolicy()
@@ -113,6 +115,7 @@ def new_tenant(tenant: TenantId, *, tier: Tier = Tier.FREE) -> Tenant:
         id=tenant,
         tier=tier,
         weight=TIER_WEIGHTS[tier],
+        is_tier_weight=True,
         policy=QuotaPolicy.REJECT,
         quota=DEFAULT_QUOTA,
     )
