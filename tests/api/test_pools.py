@@ -160,11 +160,37 @@ async def test_only_admins_change_pools_and_nodes(api: ApiHome, admin: dict[str,
 
 
 async def test_a_pool_of_other_tenants_is_as_if_it_were_not_there(api: ApiHome, admin: dict[str, str]) -> None:
+    other = {"apiVersion": "windlass.dev/v1", "kind": "Tenant", "metadata": {"name": "acme"}}
+    assert (await api.client.post("/api/v1/tenants", json=other, headers=admin)).status_code == 201
     await api.client.post(POOLS, json=document(tenants=["acme"]), headers=admin)
     assert (await api.client.get(f"{POOLS}/grow")).status_code == 404
     assert (await api.client.get(POOLS)).json()["items"] == []
     assert (await api.client.get(f"{POOLS}/grow/scaling/history")).status_code == 404
     assert len((await api.client.get(POOLS, headers=admin)).json()["items"]) == 1
+
+
+async def test_a_pool_for_tenants_that_are_not_there_is_refused_and_stays_as_it_is(
+    api: ApiHome, admin: dict[str, str]
+) -> None:
+    named = document(tenants=["nobody", "local", "no-one"])
+    refused = await api.client.post(POOLS, json=named, headers=admin)
+    assert (refused.status_code, refused.json()["code"]) == (400, "pool-invalid")
+    faults = [(one["field"], one["message"].partition(";")[0]) for one in refused.json()["faults"]]
+    assert faults == [("spec.tenants", "there is no tenant 'no-one'"), ("spec.tenants", "there is no tenant 'nobody'")]
+    assert (await api.client.get(f"{POOLS}/grow", headers=admin)).status_code == 404
+    await api.client.post(POOLS, json=document(), headers=admin)
+    typo = {"spec": {"tenants": ["lokal"]}}
+    assert (await api.client.patch(f"{POOLS}/grow", json=typo, headers=admin)).status_code == 400
+    assert (await api.client.get(f"{POOLS}/grow")).json()["spec"]["tenants"] == []
+
+
+async def test_a_tenant_that_went_may_stay_named(api: ApiHome, admin: dict[str, str]) -> None:
+    other = {"apiVersion": "windlass.dev/v1", "kind": "Tenant", "metadata": {"name": "acme"}}
+    await api.client.post("/api/v1/tenants", json=other, headers=admin)
+    await api.client.post(POOLS, json=document(tenants=["acme"]), headers=admin)
+    assert (await api.client.delete("/api/v1/tenants/acme", headers=admin)).status_code == 202
+    changed = await api.client.patch(f"{POOLS}/grow", json={"spec": {"paused": True}}, headers=admin)
+    assert (changed.status_code, changed.json()["spec"]["tenants"]) == (200, ["acme"])
 
 
 async def test_scaling_by_hand_is_told_in_the_history(api: ApiHome, admin: dict[str, str]) -> None:

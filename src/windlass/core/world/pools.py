@@ -14,6 +14,8 @@ from windlass.core.world.records import PRICES_KEY, Table
 from windlass.core.world.world import World
 
 SLICE = "slice"
+_UNKNOWN_MAX = 10
+"""Tenants named in one refusal."""
 
 
 def create_pool(world: World, pool: Pool, prices: PriceBook | None, *, now: Millis) -> Pool:
@@ -66,7 +68,7 @@ def pool_ids(world: World) -> frozenset[PoolId]:
 
 
 def _set(world: World, pool: Pool, prices: PriceBook | None, now: Millis) -> Pool:
-    faults = [*pool_faults(pool), *_room_faults(world, pool)]
+    faults = [*pool_faults(pool), *_tenant_faults(world, pool), *_room_faults(world, pool)]
     if faults:
         raise Invalid(
             f"pool {pool.id!r} has {len(faults)} fault{'s' * (len(faults) != 1)}", code="pool-invalid", faults=faults
@@ -77,6 +79,15 @@ def _set(world: World, pool: Pool, prices: PriceBook | None, now: Millis) -> Poo
         _set_prices(world, pool.id, prices)
         _fit_ground(world, now)
     return pool
+
+
+def _tenant_faults(world: World, pool: Pool) -> Iterator[Fault]:
+    """A name that is misspelt would close the pool to everybody. One that it names already may stay when its tenant goes."""
+    known = world.tables.fleet.pools.get(pool.id)
+    named = known.tenants if known is not None else ()
+    unknown = [one for one in pool.tenants if one not in world.tables.tenants and one not in named]
+    for one in unknown[:_UNKNOWN_MAX]:
+        yield Fault("spec.tenants", f"there is no tenant {one!r}; `windlass tenants list` shows those there are")
 
 
 def _set_prices(world: World, pool: PoolId, prices: PriceBook | None) -> None:
