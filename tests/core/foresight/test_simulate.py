@@ -35,6 +35,12 @@ def begun(trace: Trace, words: str) -> list[tuple[int, int]]:
     return [(run.job, run.began) for run in simulate(trace, parse_variant(words)).runs]
 
 
+def suited(words: str, wishes: list[Wish]) -> str:
+    """Without the weights of tenants that have no job in this trace: naming those is refused."""
+    absent = set("abc") - {wish.tenant for wish in wishes}
+    return " ".join(word for word in words.split() if not word.startswith(tuple(f"weight.{who}=" for who in absent)))
+
+
 def wishes_of(chance: random.Random) -> list[Wish]:
     wishes = [
         Wish(
@@ -78,7 +84,7 @@ def test_every_start_is_the_one_the_brute_force_reference_finds(words: str) -> N
         wishes, nodes = wishes_of(chance), chance.randrange(1, 4)
         weights = {tenant: variant.weight(TenantId(tenant)) for tenant in "abc"}
         expected = serve(wishes, [(4, 4)] * nodes, weights, is_fair=words != "fifo")
-        assert begun(trace_of(wishes, nodes, 4), words) == expected, f"seed {seed}"
+        assert begun(trace_of(wishes, nodes, 4), suited(words, wishes)) == expected, f"seed {seed}"
 
 
 def test_first_come_first_served_lets_the_first_tenant_go_first_and_the_fair_queue_takes_turns() -> None:
