@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from windlass.adapters.runtime import cursor
 from windlass.adapters.runtime.backoff import Backoff
-from windlass.adapters.runtime.docker import lines, logs
+from windlass.adapters.runtime.docker import logs
 from windlass.adapters.runtime.docker.containers import Known
 from windlass.core.errors import Unavailable
 from windlass.core.model.ids import Millis
@@ -101,7 +102,7 @@ def test_each_line_comes_once_whatever_breaks(
         records.append((at, stream))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(logs, "TAIL", tail)
-        patch.setattr(lines, "RECENT", recent)
+        patch.setattr(cursor, "RECENT", recent)
         assert _follow_all(BreakingEngine(records, breaks)) == list(range(len(records)))
 
 
