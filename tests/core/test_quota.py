@@ -77,6 +77,7 @@ def test_every_limit_that_is_reached_is_named() -> None:
     with pytest.raises(OverLimit) as refused:
         ask(world)
     assert [one.code for one in refused.value.limits] == ["quota-cpu", "quota-memory", "quota-jobs"]
+    assert refused.value.hint.endswith(": windlass tenants quota acme --cpu 2000m --memory 2048Mi --jobs 2")
 
 
 def test_under_reject_quota_is_held_from_acceptance_to_the_end() -> None:
@@ -129,6 +130,7 @@ def test_under_queue_so_many_may_wait() -> None:
     with pytest.raises(OverLimit) as refused:
         ask(world)
     assert refused.value.code == "queue-full"
+    assert refused.value.hint.endswith(": windlass tenants quota acme --queued-max 3")
 
 
 def test_what_is_too_large_even_for_a_burst_is_told_the_quota_and_what_a_burst_allows() -> None:
@@ -137,6 +139,8 @@ def test_what_is_too_large_even_for_a_burst_is_told_the_quota_and_what_a_burst_a
         with pytest.raises(Invalid) as refused:
             ask(a_home(policy, quota), cpu=1000)
         assert [fault.message for fault in refused.value.faults] == [f"asks for 1000 millicores; the quota is {limit}"]
+        enough = 667 if policy is QuotaPolicy.BURST else 1000
+        assert refused.value.hint.endswith(f": windlass tenants quota acme --cpu {enough}m")
 
 
 def test_what_could_never_be_held_is_refused_as_such_with_every_fault() -> None:

@@ -1,5 +1,8 @@
 """`why` over the real API: the right gate in each constructed situation, and a job that starts once its advice is followed."""
 
+import os
+import shlex
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -7,7 +10,8 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from tests.api.home import IMAGE, ApiHome, api_home, manifest
+from tests.api.home import IMAGE, manifest
+from tests.api.live import LiveHome, live_home
 from tests.core.pool_home import node_of
 from windlass.core.model.calendar import day_of
 from windlass.core.model.ids import Millis, NodeId, PoolId, TenantId
@@ -33,8 +37,9 @@ ADMIN = ("admin",)
 class Scene:
     """One home, with what the situations are made of."""
 
-    def __init__(self, api: ApiHome) -> None:
-        self.api = api
+    def __init__(self, live: LiveHome) -> None:
+        self.api = api = live.api
+        self.url = live.url
         self.world = api.home.plane.brain.world
         self.asked_at = 0
         """The revision at which `why` was asked last."""
@@ -90,11 +95,15 @@ class Scene:
                         return event.node
                 await read_model.beyond(seen)
 
-    async def patch(self, **spec: Any) -> None:
-        answer = await self.api.client.patch(
-            "/api/v1/tenants/local", json={"spec": spec}, headers=self.api.bearer(roles=ADMIN)
-        )
-        assert answer.status_code == 200, answer.text
+    async def follow(self, advice: Any) -> None:
+        """Type what it says, as it stands, into a shell of an admin."""
+        token = self.api.token(roles=ADMIN)
+        environ = os.environ | {"WINDLASS_URL": self.url, "WINDLASS_TOKEN": token, "NO_COLOR": "1"}
+        name, *words = shlex.split(advice["command"])
+        assert name == "windlass"
+        typed = [sys.executable, "-c", "from windlass.boot.entry import windlass; windlass()", *words]
+        done = await anyio.run_process(typed, env=environ, check=False)
+        assert done.returncode == 0, (advice, done.stdout, done.stderr)
 
     async def again(self, **spec: Any) -> None:
         """The same job, asked for differently."""
@@ -106,8 +115,8 @@ class Scene:
 
 @pytest.fixture
 async def scene() -> AsyncIterator[Scene]:
-    async with api_home() as api:
-        yield Scene(api)
+    async with live_home() as live:
+        yield Scene(live)
 
 
 def held_by(found: Any) -> tuple[str, str]:
@@ -132,7 +141,7 @@ async def suspended(scene: Scene) -> None:
     assert held_by(found)[0] == "release"
     assert found["start"] is None
     assert advised(found, "release")["command"] == "windlass release mine"
-    await scene.api.client.post("/api/v1/jobs/mine/release")
+    await scene.follow(advised(found, "release"))
 
 
 async def backing_off(scene: Scene) -> None:
@@ -162,8 +171,9 @@ async def day_is_spent(scene: Scene) -> None:
     await held_without_admission(scene)
     name, says = held_by(await scene.why())
     assert (name, "cost-per-day: 1000 of 1000" in says) == ("budget", True)
-    assert advised(await scene.why(), "budget")["byAdmin"]
-    await scene.patch(quota={"costPerDay": 2_000_000})
+    advice = advised(await scene.why(), "budget")
+    assert (advice["byAdmin"], advice["command"]) == (True, "windlass tenants quota local --cost-per-day 2000")
+    await scene.follow(advice)
 
 
 async def budget_is_spent(scene: Scene) -> None:
@@ -172,8 +182,9 @@ async def budget_is_spent(scene: Scene) -> None:
     await held_without_admission(scene)
     name, says = held_by(await scene.why())
     assert (name, "budget-spent" in says) == ("budget", True)
-    assert advised(await scene.why(), "budget")
-    await scene.patch(budget={"perMonth": 5_000_000, "hardStop": True})
+    advice = advised(await scene.why(), "budget")
+    assert advice["command"] == "windlass tenants budget local --per-month 10000"
+    await scene.follow(advice)
 
 
 async def spend(scene: Scene, micros: int) -> None:
@@ -204,8 +215,12 @@ async def quota_of_cores(scene: Scene) -> None:
     name, says = held_by(found)
     assert (name, "quota-cpu: 1000 of 2000 millicores used, 2000 more asked for" in says) == ("quota", True)
     assert advised(found, "cancel")["command"] == "windlass cancel other-one"
-    assert advised(found, "quota")["values"] == {"cpu": "3000 millicores"}
-    await scene.patch(quota={"cpu": 3})
+    advice = advised(found, "quota")
+    assert (advice["values"], advice["command"]) == (
+        {"cpu": "3000 millicores"},
+        "windlass tenants quota local --cpu 3000m",
+    )
+    await scene.follow(advice)
 
 
 async def quota_of_jobs(scene: Scene) -> None:
@@ -216,7 +231,7 @@ async def quota_of_jobs(scene: Scene) -> None:
     name, says = held_by(found)
     assert (name, "quota-jobs: 1 of 1 jobs used" in says) == ("quota", True)
     assert found["advice"][0]["command"] == "windlass cancel other-one"
-    await scene.api.client.post("/api/v1/jobs/other-one/cancel")
+    await scene.follow(found["advice"][0])
 
 
 async def quota_that_a_burst_would_open(scene: Scene) -> None:
@@ -227,8 +242,8 @@ async def quota_that_a_burst_would_open(scene: Scene) -> None:
     found = await scene.why()
     assert held_by(found)[0] == "quota"
     assert found["advice"][0]["does"] == "burst"
-    answer = await scene.api.client.post("/api/v1/tenants/local/burst")
-    assert answer.status_code == 201, answer.text
+    assert found["advice"][0]["command"] == "windlass tenants burst local --open"
+    await scene.follow(found["advice"][0])
 
 
 async def burst_in_cooldown(scene: Scene) -> None:
@@ -280,8 +295,9 @@ async def cordoned(scene: Scene) -> None:
     await scene.submit("mine")
     found = await scene.why()
     assert held_by(found) == ("node", "node cordoned (1 node)")
-    assert advised(found, "uncordon")["says"] == "uncordon n1, which is cordoned"
-    await scene.node(state=NodeState.ACTIVE)
+    advice = advised(found, "uncordon")
+    assert advice["says"] == "uncordon n1, which is cordoned"
+    await scene.follow(advice)
 
 
 async def label_is_gone(scene: Scene) -> None:
@@ -394,7 +410,7 @@ async def pool_that_is_paused(scene: Scene) -> None:
     found = await scene.why()
     assert held_by(found) == ("pool", "grow is paused, with 0 of 2 workers")
     assert advised(found, "scale")["command"] == "windlass pools scale grow 1"
-    await scale(scene, 1)
+    await scene.follow(advised(found, "scale"))
     await come(scene, 1)
 
 

@@ -7,6 +7,7 @@
 from collections.abc import Callable
 from typing import Final
 
+from windlass.core.admission.raising import raising
 from windlass.core.admission.usage import Usage
 from windlass.core.errors import Excess, Fault, Invalid, OverLimit
 from windlass.core.model.calendar import day_of, month_of, next_day, next_month
@@ -46,7 +47,7 @@ def check_ever(tenant: Tenant, needs: Resources) -> None:
         f"more than tenant {tenant.id!r} may ever hold",
         code="exceeds-quota",
         faults=faults,
-        hint=f"ask for less, or have the quota raised: windlass tenants quota {tenant.id}",
+        hint=f"ask for less, or have the quota raised: {raising(tenant.id, over, factor=factor)}",
     )
 
 
@@ -69,7 +70,7 @@ def check_door(
             raise _refused(tenant, [full], _next_release(usage, typical()))
     elif not fits(quota, needs, held=usage.asked, jobs=usage.jobs, factor=factor):
         over = excess(quota, needs, held=usage.asked, jobs=usage.jobs, factor=factor)
-        raise _refused(tenant, over, _next_release(usage, typical()))
+        raise _refused(tenant, over, _next_release(usage, typical()), factor=factor)
 
 
 def fits(quota: Quota, needs: Resources, *, held: Resources, jobs: int, factor: int = SHARE) -> bool:
@@ -137,13 +138,14 @@ def _check_month(tenant: Tenant, most: int, usage: Usage, now: Millis) -> None:
         raise _refused(tenant, [full], _seconds(next_month(now) - now))
 
 
-def _refused(tenant: Tenant, over: list[Excess], retry_after_seconds: int) -> OverLimit:
+def _refused(tenant: Tenant, over: list[Excess], retry_after_seconds: int, *, factor: int = SHARE) -> OverLimit:
     return OverLimit(
         f"tenant {tenant.id!r} is at its limit: " + "; ".join(map(sentence, over)),
         code=over[0].code,
         limits=over,
         retry_after_seconds=retry_after_seconds,
-        hint=f"try again in {spoken(retry_after_seconds)}, or have the limit raised: windlass tenants quota {tenant.id}",
+        hint=f"try again in {spoken(retry_after_seconds)}, or have the limit raised: "
+        f"{raising(tenant.id, over, factor=factor)}",
     )
 
 

@@ -10,16 +10,18 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from windlass.core.admission.quota import excess
-from windlass.core.errors import WindlassError
+from windlass.core.admission.quota import excess, money_spent
+from windlass.core.admission.raising import raising, wanted
+from windlass.core.errors import Excess, WindlassError
 from windlass.core.foresight.gate import Gate, GateName
 from windlass.core.foresight.growing import serving
 from windlass.core.model.ids import JobId, Millis, NodeId
 from windlass.core.model.job import Job
+from windlass.core.model.money import Micros
 from windlass.core.model.node import Node, NodeState
 from windlass.core.model.pool import Pool
 from windlass.core.model.resources import Resources
-from windlass.core.model.tenant import SHARE, Budget, Tenant
+from windlass.core.model.tenant import SHARE, Tenant
 from windlass.core.placement.nodes import Slot
 from windlass.core.world.bursts import ask_burst
 from windlass.core.world.growth import look, scale_by_hand
@@ -85,7 +87,7 @@ def _candidates(world: World, job: Job, gate: Gate | None, now: Millis) -> Itera
                 lambda world, now: release(world, job.tenant, job.id, now=now),
             )
         case GateName.BUDGET:
-            yield from _more_money(world, job)
+            yield from _more_money(world, job, now)
         case GateName.QUOTA | GateName.BURST:
             yield from _open_burst(job)
             yield from _cancel_own(world, job)
@@ -109,7 +111,7 @@ def _open_burst(job: Job) -> Iterator[tuple[Advice, Change]]:
         Advice(
             does="burst",
             says="open a burst session, at the burst price",
-            command=f"windlass tenants burst {job.tenant}",
+            command=f"windlass tenants burst {job.tenant} --open",
         ),
         lambda world, now: ask_burst(world, job.tenant, now=now),
     )
@@ -158,42 +160,44 @@ def _more_quota(world: World, job: Job) -> Iterator[tuple[Advice, Change]]:
     usage, quota = world.tables.usage[job.tenant], tenant.quota
     values: list[tuple[str, str]] = []
     limit, jobs, workers = quota.resources, quota.jobs, quota.workers
-    for one in excess(quota, job.shape.needs, held=usage.resources, jobs=usage.runs):
-        wanted = one.used + one.asked
-        values.append((one.code.removeprefix("quota-"), f"{wanted} {one.unit}"))
+    over = excess(quota, job.shape.needs, held=usage.resources, jobs=usage.runs)
+    if workers is not None and not over:
+        over = [Excess(code="quota-workers", used=len(usage.nodes), asked=1, limit=workers, unit="workers")]
+    for one in over:
+        values.append((one.code.removeprefix("quota-"), f"{wanted(one)} {one.unit}"))
         if one.code == "quota-jobs":
-            jobs = wanted
+            jobs = wanted(one)
+        elif one.code == "quota-workers":
+            workers = wanted(one)
         elif limit is not None:
-            limit = replace(limit, **{_FIELD[one.code]: wanted})
-    if workers is not None and not values:
-        workers = len(usage.nodes) + 1
-        values.append(("workers", f"{workers} workers"))
+            limit = replace(limit, **{_FIELD[one.code]: wanted(one)})
     if not values:
         return
     raised = replace(tenant, quota=replace(quota, resources=limit, jobs=jobs, workers=workers))
     says = "raise the quota: " + ", ".join(f"{name} to {value}" for name, value in values)
-    command = f"windlass tenants quota {job.tenant}"
+    command = raising(job.tenant, over)
     yield Advice(does="quota", says=says, command=command, is_admins=True, values=tuple(values)), _tenant(raised)
 
 
-def _more_money(world: World, job: Job) -> Iterator[tuple[Advice, Change]]:
-    """Without the limit, since what it would have to be grows while it is discussed."""
+def _more_money(world: World, job: Job, now: Millis) -> Iterator[tuple[Advice, Change]]:
     tenant = world.tables.tenants.get(job.tenant)
-    if tenant is None:
+    spent = money_spent(tenant, world.tables.usage[job.tenant], now) if tenant is not None else None
+    if tenant is None or spent is None:
         return
-    if tenant.quota.cost_per_day is not None:
-        values = (("costPerDay", f"more than {tenant.quota.cost_per_day} micro-units"),)
-        freed = replace(tenant, quota=replace(tenant.quota, cost_per_day=None))
-        yield _money("raise the cost allowed per day", job, values), _tenant(freed)
-    if tenant.budget is not None and tenant.budget.is_hard:
-        budget: Budget = replace(tenant.budget, is_hard=False)
-        values = (("budget", f"more than {budget.per_month} micro-units a month, or not hard"),)
-        yield _money("raise the budget, or make it soft", job, values), _tenant(replace(tenant, budget=budget))
-
-
-def _money(says: str, job: Job, values: tuple[tuple[str, str], ...]) -> Advice:
-    command = f"windlass tenants quota {job.tenant}"
-    return Advice(does="budget", says=says, command=command, is_admins=True, values=values)
+    over, most = spent[0], Micros(wanted(spent[0]))
+    if tenant.budget is not None and over.code == "budget-spent":
+        field, per, raised = "budget", "a month", replace(tenant, budget=replace(tenant.budget, per_month=most))
+    else:
+        field, per, raised = "costPerDay", "a day", replace(tenant, quota=replace(tenant.quota, cost_per_day=most))
+    said = f"{most} micro-units {per}"
+    advice = Advice(
+        does="budget",
+        says=f"let it spend {said}, twice what is spent",
+        command=raising(job.tenant, [over]),
+        is_admins=True,
+        values=((field, said),),
+    )
+    yield advice, _tenant(raised)
 
 
 def _tenant(changed: Tenant) -> Change:
@@ -255,7 +259,9 @@ def _uncordon(world: World) -> Iterator[tuple[Advice, Change]]:
     away = [node for node in world.tables.nodes.values() if node.state in (NodeState.CORDONED, NodeState.DRAINING)]
     for node in sorted(away, key=lambda node: node.id)[:2]:
         says = f"uncordon {node.id}, which is {node.state}"
-        yield Advice(does="uncordon", says=says, is_admins=True), _node(replace(node, state=NodeState.ACTIVE))
+        command = f"windlass nodes uncordon {node.id}"
+        advice = Advice(does="uncordon", says=says, command=command, is_admins=True)
+        yield advice, _node(replace(node, state=NodeState.ACTIVE))
 
 
 def _more_workers(world: World, job: Job, now: Millis) -> Iterator[tuple[Advice, Change]]:
