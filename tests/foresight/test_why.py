@@ -425,7 +425,8 @@ async def pool_whose_triggers_ask_for_no_more(scene: Scene) -> None:
 
 
 async def pool_in_its_cooldown(scene: Scene) -> None:
-    await one_busy_worker(scene, cooldownUp=3600)
+    greedy = [{"measure": "depth", "up": 1, "down": 0, "stepUp": 5}]  # it would have more than it may
+    await one_busy_worker(scene, max=3, triggers=greedy, cooldownUp=3600, upPerMinute=1)
     await scene.submit("mine", pool="grow", **cores(1))
     found = await scene.why()
     name, says = held_by(found)
@@ -517,6 +518,20 @@ async def test_every_gate_comes_with_its_numbers_in_the_order_a_job_meets_them(s
     assert numbers["pool"] == {"nodes": 1, "nodesInAll": 1}
     assert numbers["order"]["waitingOfTenant"] == 1
     assert "spentToday" in numbers["budget"]
+
+
+@pytest.mark.anyio
+async def test_a_quota_that_a_burst_goes_beyond_is_open_and_says_so(scene: Scene) -> None:
+    await scene.tenant(quota=Quota(jobs=2))
+    await scene.decide(lambda now: ask_burst(scene.world, LOCAL, now=now))
+    await scene.runs("first")
+    await scene.runs("second")
+    await scene.node(state=NodeState.CORDONED)
+    await scene.submit("mine")
+    gates = {gate["name"]: (gate["open"], gate["says"]) for gate in (await scene.why())["gates"]}
+    assert gates["quota"] == (True, "full (2 of 2 jobs used): beyond it the burst decides")
+    assert gates["burst"] == (True, "in the session that is open")
+    assert not gates["node"][0]
 
 
 @pytest.mark.anyio

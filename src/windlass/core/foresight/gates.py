@@ -118,6 +118,9 @@ def _quota_and_burst(world: World, tenant: Tenant | None, job: Job, now: Millis)
     burst = _burst(world, tenant, job, now)
     is_bursting = burst.opens_at is not None or session_of(world, tenant.id, now) is not None
     may_pass = burst.is_open or (tenant.policy is QuotaPolicy.BURST and is_bursting)
+    if may_pass:
+        used = ", ".join(f"{one.used} of {one.limit} {one.unit}" for one in over)
+        says = f"full ({used} used): beyond it the burst decides"
     return Gate(name=GateName.QUOTA, is_open=may_pass, says=says, numbers=tuple(numbers)), burst
 
 

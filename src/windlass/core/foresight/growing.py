@@ -12,7 +12,7 @@ from windlass.core.foresight.gate import Gate, GateName
 from windlass.core.model.ids import Millis, PoolId
 from windlass.core.model.job import Job
 from windlass.core.model.pool import Growth, Measure, Pool, Scaling, Worker, WorkerState
-from windlass.core.scaling import Seen, grows_again_at, judge
+from windlass.core.scaling import Seen, Verdict, grows_again_at, judge
 from windlass.core.world.growth import look
 from windlass.core.world.world import World
 
@@ -74,7 +74,7 @@ def prospect(world: World, pool: Pool, scaling: Scaling, now: Millis) -> Prospec
         return shut(0, f"is about to grow by {verdict.by} ({verdict.rule})")
     opens_at = grows_again_at(scaling, past, now)
     if verdict.wanted > seen.size and opens_at is not None:
-        return _cooling(pool.id, scaling, numbers, verdict.held, opens_at)
+        return _cooling(pool.id, scaling, numbers, verdict, opens_at)
     return shut(
         3, f"has {seen.size} of {scaling.workers_max} workers, and no trigger asks for more: {_measured(seen, scaling)}"
     )
@@ -93,8 +93,10 @@ def _coming(workers: list[Worker], scaling: Scaling, now: Millis) -> tuple[int, 
 
 
 def _cooling(
-    pool: PoolId, scaling: Scaling, numbers: tuple[tuple[str, int], ...], held: tuple[str, ...], opens_at: Millis
+    pool: PoolId, scaling: Scaling, numbers: tuple[tuple[str, int], ...], verdict: Verdict, opens_at: Millis
 ) -> Prospect:
+    """The maximum may cut a wish short, but leaves room for a worker here: it is not what holds the pool."""
+    held = [said for said, kind in zip(verdict.held, verdict.holds, strict=True) if kind != "maximum"]
     size = Gate(
         name=GateName.POOL, is_open=True, says=f"{pool} may still grow, to {scaling.workers_max}", numbers=numbers
     )
