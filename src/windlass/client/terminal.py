@@ -16,6 +16,8 @@ from windlass.client.connection import Connection
 from windlass.core.errors import Unavailable
 
 STDOUT, STDERR = 1, 2
+OPEN_SECONDS = 60
+"""As long as any other answer may take: a busy server is no absent one."""
 FRAME_BYTES_MAX = 1 << 22
 
 
@@ -101,7 +103,14 @@ def _opened(stack: ExitStack, connection: Connection, target: str) -> ClientConn
     headers = {"Authorization": f"Bearer {connection.token}"} if connection.token else {}
     try:
         return stack.enter_context(
-            open_socket(url, additional_headers=headers, max_size=FRAME_BYTES_MAX, proxy=None, compression=None)
+            open_socket(
+                url,
+                additional_headers=headers,
+                max_size=FRAME_BYTES_MAX,
+                proxy=None,
+                compression=None,
+                open_timeout=OPEN_SECONDS,
+            )
         )
     except InvalidStatus as exc:
         body = bytes(exc.response.body or b"")
