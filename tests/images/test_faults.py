@@ -198,36 +198,6 @@ async def test_a_login_whose_shell_hangs_is_given_up_in_time(lab: Lab, run_sync:
     assert (report.exit_code, report.faults[stuck.name].code) == (3, "ssh.unreachable")
 
 
-async def test_a_connection_lost_in_the_middle_of_a_pull_fails_that_image_and_the_others_are_done(
-    lab: Lab, run_sync: Any, tmp_path: Path
-) -> None:
-    """The pull itself ends the ssh session it came in by: what a cut cable looks like from both ends."""
-    one, other = lab.docker(2)
-    prefix = lab.repository()
-    name = lab.push(f"{prefix}app", "1", content())
-    pull(one, name)
-    cut = lab.scripted_node(
-        {
-            "docker": """case "$1 $2" in
-              "image ls"|"version "*) exit 0;;
-              pull*) p=$PPID
-                     while read -r comm < /proc/$p/comm && case $comm in sshd*) false;; esac; do
-                       read -r _ _ _ p _ < /proc/$p/stat
-                     done
-                     kill -9 $p;;
-            esac"""
-        }
-    )
-    report = await run_sync(lab.config([one, other, cut], prefix, tmp_path, peers="never", retries=0))
-    assert report.exit_code == 3
-    lost, done = (next(r for r in report.results if r.node == node.name) for node in (cut, other))
-    assert (lost.words, lost.attempts) == ("FAILED (EXIT 255)", 1)
-    assert "[ssh.failed]" in lost.detail
-    assert log_text(tmp_path, "failed_images").endswith(f"{cut.name} {name} - FAILED (EXIT 255)\n")
-    assert done.outcome is Outcome.SUCCESS
-    assert name in other.ids()
-
-
 async def test_a_pull_that_talks_without_end_costs_no_memory(lab: Lab, run_sync: Any, tmp_path: Path) -> None:
     (one,) = lab.docker(1)
     prefix = lab.repository()
