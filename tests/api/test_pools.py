@@ -194,6 +194,19 @@ async def test_a_tenant_that_went_may_stay_named(api: ApiHome, admin: dict[str, 
     assert (changed.status_code, changed.json()["spec"]["tenants"]) == (200, ["acme"])
 
 
+async def test_what_a_pool_could_never_do_is_refused(api: ApiHome, admin: dict[str, str]) -> None:
+    still = {"apiVersion": "windlass.dev/v1", "kind": "Pool", "metadata": {"name": "local"}, "spec": {"kind": "static"}}
+    assert (await api.client.post(POOLS, json=still, headers=admin)).status_code == 201
+    paused = await api.client.patch(f"{POOLS}/local", json={"spec": {"paused": True}}, headers=admin)
+    assert (paused.status_code, paused.json()["faults"][0]["field"]) == (400, "spec.paused")
+    scaling = document()["spec"]["scaling"] | {"spares": 5, "max": 2}
+    spares = await api.client.post(POOLS, json=document(scaling=scaling), headers=admin)
+    assert (spares.status_code, spares.json()["faults"][0]["field"]) == (400, "spec.scaling.spares")
+    kept = await api.client.delete(f"{POOLS}/local", headers=admin)
+    assert (kept.status_code, kept.json()["code"]) == (409, "pool-busy")
+    assert kept.json()["hint"].startswith("it stays for as long as it has nodes")
+
+
 async def test_scaling_by_hand_is_told_in_the_history(api: ApiHome, admin: dict[str, str]) -> None:
     await api.client.post(POOLS, json=document(paused=True), headers=admin)
     step = await api.client.post(f"{POOLS}/grow/scale", json={"workers": 2}, headers=admin)

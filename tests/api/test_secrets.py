@@ -79,6 +79,11 @@ async def test_what_a_job_refers_to_must_be_there_and_every_absence_is_named(api
     faults = {fault["field"]: fault["message"] for fault in answer.json()["faults"]}
     assert set(faults) == {"spec.env.B", "spec.env.C", "spec.env.D", "spec.env.E", "spec.env.F", "spec.secretFiles.bad"}
     assert faults["spec.env.D"].replace("theirs", "no-such") == faults["spec.env.B"], "another's looks like none"
+    only = manifest("true", env={"E": env["E"], "F": env["F"]})
+    answer = await api.client.post("/api/v1/jobs", json=only)
+    assert (answer.status_code, answer.json()["code"]) == (400, "secret-unfit")
+    assert [fault["field"] for fault in answer.json()["faults"]] == ["spec.env.E", "spec.env.F"]
+    assert "secretFiles" in answer.json()["hint"]
     assert await api.trace() == before
 
 

@@ -146,7 +146,7 @@ def test_a_cooldown_follows_and_the_policy_opens_the_next_session_by_itself() ->
 
 
 def test_a_day_has_three_and_the_next_three_more() -> None:
-    world = a_home(QuotaPolicy.QUEUE, Quota(jobs=1), BurstPolicy(span_ms=Millis(60_000), cooldown_ms=Millis(0)))
+    world = a_home(QuotaPolicy.QUEUE, Quota(jobs=2), BurstPolicy(span_ms=Millis(60_000), cooldown_ms=Millis(0)))
     now = NOON
     for _ in range(3):
         ask_burst(world, ACME, now=now)
@@ -167,6 +167,18 @@ def test_who_may_not_burst_is_told_so() -> None:
     with pytest.raises(Denied) as refused:
         ask_burst(world, ACME, now=NOON)
     assert refused.value.code == "burst-off"
+
+
+def test_a_session_that_would_add_nothing_is_not_opened_and_what_would_help_is_told() -> None:
+    world = a_home(QuotaPolicy.QUEUE, Quota(jobs=1), BurstPolicy())
+    before = world.number
+    with pytest.raises(Conflict) as refused:
+        ask_burst(world, ACME, now=NOON)
+    assert (refused.value.code, world.number) == ("burst-adds-nothing", before)
+    assert refused.value.hint.startswith("windlass tenants quota acme --jobs 2,")
+    assert ask_burst(a_home(QuotaPolicy.QUEUE, Quota(jobs=2), BurstPolicy()), ACME, now=NOON).opened_at == NOON
+    cores = Quota(jobs=1, resources=Resources(cpu_millis=1000, memory_bytes=1 << 30))
+    assert ask_burst(a_home(QuotaPolicy.QUEUE, cores, BurstPolicy()), ACME, now=NOON).opened_at == NOON
 
 
 def test_a_session_ends_at_its_time_also_when_nobody_was_there() -> None:

@@ -8,8 +8,9 @@ from windlass.core.errors import Conflict, Denied, Excess, OverLimit
 from windlass.core.model.burst import BurstSession
 from windlass.core.model.calendar import day_of, next_day
 from windlass.core.model.ids import Millis
+from windlass.core.model.resources import NOTHING
 from windlass.core.model.spans import spoken
-from windlass.core.model.tenant import Tenant
+from windlass.core.model.tenant import SHARE, Tenant
 
 
 class Closed(Struct, frozen=True, kw_only=True):
@@ -47,7 +48,7 @@ def check_opens(tenant: Tenant, sessions: Collection[BurstSession], now: Millis)
     """As `closed`, for somebody who asked."""
     shut = closed(tenant, sessions, now)
     if shut is None:
-        return
+        return _check_adds(tenant)
     seconds = max(1, -(-((shut.opens_at or now) - now) // 1000))
     if shut.why == "off":
         raise Denied(f"tenant {tenant.id!r} may not burst", code="burst-off", hint="windlass tenants burst --help")
@@ -72,4 +73,20 @@ def check_opens(tenant: Tenant, sessions: Collection[BurstSession], now: Millis)
         code="burst-per-day",
         limits=[used],
         retry_after_seconds=seconds,
+    )
+
+
+def _check_adds(tenant: Tenant) -> None:
+    """Limits are whole numbers, rounded down: half as much again of one job is one job, and the session would be for nothing."""
+    quota, factor = tenant.quota, tenant.burst.factor
+    held = quota.resources or NOTHING
+    limits = [limit for limit in (held.cpu_millis, held.memory_bytes, held.gpus, quota.jobs or 0) if limit]
+    if not limits or any(limit * factor // SHARE > limit for limit in limits):
+        return
+    enough = -(-SHARE // (factor - SHARE)) if factor > SHARE else 0
+    more = f"windlass tenants quota {tenant.id} --jobs {enough}, or a larger " if enough else "have a larger "
+    raise Conflict(
+        f"a burst of tenant {tenant.id!r} would add nothing: {factor / SHARE:g} times its quota, rounded down, is its quota",
+        code="burst-adds-nothing",
+        hint=f"{more}burst.factor in its manifest",
     )

@@ -50,10 +50,12 @@ def _explain(what: str, shape: Shape, nearest: Node | None, nodes: Nodes) -> str
 
 
 def _hint(missing: tuple[str, ...]) -> str:
+    if set(missing) & {"pool", "pool not allowed"}:
+        return "name another pool, or none; `windlass get pools` shows those you may use"
+    if "node" in missing:
+        return "no node is there that you may use; `windlass get nodes` shows them once there are"
     if "gpu" in missing:
         return "there is no such GPU here: ask for none with --gpu 0 (resources.gpu: 0)"
     if "runtime" in missing:
         return "start the server with a container engine, or run without an image: windlass run -- CMD"
-    if set(missing) & {"pool", "pool not allowed"}:
-        return "name another pool, or none; `windlass get pools` shows those you may use"
     return "ask for less; `windlass get nodes` shows what the nodes have"

@@ -94,6 +94,8 @@ def pool_faults(pool: Pool, *, under: str = "spec.") -> list[Fault]:
         found.append(Fault("scaling", f"{said}; expected one for a dynamic pool, and only there"))
     if pool.is_dynamic != bool(pool.provisioner):
         found.append(Fault("provisioner", "expected one for a dynamic pool, and only there"))
+    if pool.is_paused and not pool.is_dynamic:
+        found.append(Fault("paused", "a static pool never grows or shrinks: there is nothing to pause"))
     if pool.scaling is not None:
         found += [Fault(f"scaling.{fault.field}", fault.message) for fault in _scaling_faults(pool.scaling)]
     return [Fault(under + fault.field, fault.message) for fault in found]
@@ -105,6 +107,8 @@ def _scaling_faults(scaling: Scaling) -> Iterator[Fault]:
     if scaling.workers_min > scaling.workers_max:
         yield Fault("min", f"is {scaling.workers_min}; expected no more than the maximum, {scaling.workers_max}")
     yield from _out_of(POOL_WORKERS, "spares", scaling.spares)
+    if scaling.spares > scaling.workers_max:
+        yield Fault("spares", f"is {scaling.spares}; expected no more than the maximum, {scaling.workers_max}")
     yield from _out_of(WORKER_CPU_MILLIS, "worker.cpu", scaling.worker.cpu_millis, unit="millicores")
     yield from _out_of(WORKER_MEMORY_BYTES, "worker.memory", scaling.worker.memory_bytes, unit="bytes")
     yield from _out_of(Bound(0, 0), "worker.gpu", scaling.worker.gpus)

@@ -14,6 +14,10 @@ from windlass.core.world.records import PRICES_KEY, Table
 from windlass.core.world.world import World
 
 SLICE = "slice"
+_EMPTY_FIRST = (
+    "windlass pools pause {pool}, then windlass pools scale {pool} 0; it can go when its last worker has gone"
+)
+_HAS_NODES = "it stays for as long as it has nodes; `windlass nodes cordon NODE` keeps new runs off one"
 _UNKNOWN_MAX = 10
 """Tenants named in one refusal."""
 
@@ -43,8 +47,8 @@ def change_pool(world: World, pool: Pool, prices: PriceBook | None, *, now: Mill
 
 def delete_pool(world: World, pool: PoolId, *, now: Millis) -> int:
     """Refused while it has nodes or workers. Its history stays for as long as history is kept."""
-    find_pool(world, pool)
-    _check_empty(world, pool, "pause it and scale it to 0 first, or drain and remove its nodes")
+    known = find_pool(world, pool)
+    _check_empty(world, pool, _EMPTY_FIRST.format(pool=pool) if known.is_dynamic else _HAS_NODES)
     with world.decision(now):
         _set_prices(world, pool, None)
         if pool in world.tables.fleet.growths:

@@ -123,19 +123,27 @@ def box_key(record: Secret | RegistryLogin) -> str:
 
 
 def check_references(vault: Vault, tenant: TenantId, spec: JobSpec) -> None:
-    """Invalid, naming every reference to what is not there. Another tenant's secret is as absent as none at all."""
+    """Invalid, naming every reference to what is not there, or is and cannot be a variable. Another tenant's is absent."""
     if not spec.secret_env and not spec.secret_files:
         return
-    faults = [Fault(f"spec.env.{one.name}", why) for one in spec.secret_env if (why := _missing(vault, tenant, one))]
-    faults += [
-        Fault(f"spec.secretFiles.{one.name}", why) for one in spec.secret_files if (why := _missing(vault, tenant, one))
-    ]
-    if faults:
+    wanted = [*((f"spec.env.{one.name}", one) for one in spec.secret_env)]
+    named: list[tuple[str, SecretVariable | SecretFile]] = [*wanted]
+    named += [(f"spec.secretFiles.{one.name}", one) for one in spec.secret_files]
+    absent = [Fault(field, why) for field, one in named if (why := _missing(vault, tenant, one))]
+    unfit = [Fault(field, why) for field, one in wanted if (why := _unfit(vault, tenant, one))]
+    if absent:
         raise Invalid(
-            f"the job refers to a secret that is not there: {faults[0].message}",
+            f"the job refers to a secret that is not there: {absent[0].message}",
             code="secret-missing",
             hint="make it first: windlass secrets set NAME",
-            faults=faults,
+            faults=[*absent, *unfit],
+        )
+    if unfit:
+        raise Invalid(
+            f"the job cannot have this secret in its environment: {unfit[0].message}",
+            code="secret-unfit",
+            hint="have it in a file: spec.secretFiles, or windlass run --secret-file",
+            faults=unfit,
         )
 
 
@@ -159,11 +167,15 @@ def _missing(vault: Vault, tenant: TenantId, wanted: SecretVariable | SecretFile
         return f"there is no secret {wanted.secret!r}"
     if wanted.key not in found.keys:
         return f"the secret {wanted.secret!r} has no key {wanted.key!r}"
-    if isinstance(wanted, SecretVariable) and wanted.key in found.binary:
-        return (
-            f"the key {wanted.key!r} of {wanted.secret!r} cannot be a variable: not text, or too long; use secretFiles"
-        )
     return ""
+
+
+def _unfit(vault: Vault, tenant: TenantId, wanted: SecretVariable) -> str:
+    """It is there, but not as what an environment can hold."""
+    found = vault.secret(tenant, wanted.secret)
+    if found is None or wanted.key not in found.binary:
+        return ""
+    return f"the key {wanted.key!r} of {wanted.secret!r} cannot be a variable: not text, or too long"
 
 
 def _put(world: World, record: Secret | RegistryLogin, sealed: Sealed) -> None:
