@@ -20,7 +20,7 @@ from windlass.core.world.facts import observe
 from windlass.core.world.place import place
 from windlass.core.world.records import KEPT, JobOver, Record, Table, decode, encode
 from windlass.core.world.submit import submit
-from windlass.core.world.world import World
+from windlass.core.world.world import Policy, World
 from windlass.testing.builders import GIB, a_job_id, a_node, a_submission, a_world
 
 REASONS = {
@@ -30,13 +30,15 @@ REASONS = {
     RunState.REFUSED: "ImagePull",
 }
 TENANTS = (LOCAL_TENANT, TenantId("acme"), TenantId("beta"))
+POLICY = Policy(is_backfilling=False)
+"""The book below knows no promises: who passes whom, and where, has tests of its own."""
 
 
 class Promises(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         nodes = (a_node("n1", cpu=2000, gpu_ids=("g0",)), a_node("n2", cpu=3000))
-        self.world = a_world(*nodes, tenants=TENANTS)
+        self.world = a_world(*nodes, tenants=TENANTS, policy=POLICY)
         self.now = Millis(2_000_000)
         self.durable: dict[tuple[Table, str], bytes] = {}
         self.runs: dict[RunId, Run] = {}
@@ -264,7 +266,7 @@ class Promises(RuleBasedStateMachine):
         return (Table.RUNS, run.id) in self.durable or (Table.OUTBOX, run.id) in self.durable
 
     def _rebuilt(self) -> World:
-        world = World(epoch=self.world.epoch)
+        world = World(epoch=self.world.epoch, policy=POLICY)
         world.tables.now = self.world.tables.now
         for table in KEPT:
             for (kind, key), value in self.durable.items():
