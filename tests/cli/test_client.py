@@ -52,6 +52,15 @@ def test_a_create_is_repeated_with_the_same_key_until_the_server_is_back(stub: S
     assert waits[0] == 2.0, "Retry-After is respected"
 
 
+def test_what_may_not_be_repeated_is_not_when_its_answer_is_lost(stub: Stub) -> None:
+    client = impatient(stub, [])
+    client.page()  # the connection is kept
+    stub.script("POST /api/v1/pools/p/scale", (0, None))
+    with pytest.raises(Unavailable):
+        client.scale_pool("p", 2)
+    assert len(stub.requests("POST")) == 1
+
+
 def test_a_server_that_stays_unavailable_is_given_up_with_its_own_words(stub: Stub) -> None:
     stub.script("GET", *[(*problem(503, "unavailable", "the disk is full"), {"Retry-After": "9"})] * 50)
     with pytest.raises(Unavailable, match="the disk is full"):

@@ -97,14 +97,16 @@ class Transport:
         repeatable = method in {"GET", "PUT", "DELETE"} if may_repeat is None else may_repeat
         was_known, backoff, target = self._is_known, self.new_backoff(), self.target(path, query)
         while True:
+            if not repeatable:
+                self.close()  # a kept connection may be gone without our knowing, and then we could not tell what happened
             try:
                 answer = self._once(method, target, body, self._headers(headers, body))
                 return self._fresher(answer, target, headers) if method == "GET" and STALE in answer.headers else answer
-            except _NeverConnected as exc:
-                failure, hold = exc.error, 0.0
             except _Broken as exc:
                 if not repeatable:
                     raise exc.error from exc
+                failure, hold = exc.error, 0.0
+            except _NeverConnected as exc:
                 failure, hold = exc.error, 0.0
             except Unavailable as exc:
                 if not repeatable and exc.code != BEHIND:
@@ -249,8 +251,12 @@ class _NeverConnected(Exception):
         self.error = error
 
 
-class _Broken(_NeverConnected):
+class _Broken(Exception):
     """The request may have been carried out, the answer did not come."""
+
+    def __init__(self, error: Unavailable) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 def segment(name: str) -> str:
