@@ -14,13 +14,16 @@ _CONNECT_SECONDS = 120
 
 
 class Submitters:
-    """`count` threads, each submitting one job after the other, repeating each with its key until it is acknowledged."""
+    """`count` threads, each submitting one job after the other, repeating each with its key until it is acknowledged.
 
-    def __init__(self, server: WindlassServer, manifest: dict[str, Any], *, count: int, jobs_max: int) -> None:
+    They submit as many as they are allowed, and wait for more: a fast server must not have taken all before its last death.
+    """
+
+    def __init__(self, server: WindlassServer, manifest: dict[str, Any], *, count: int) -> None:
         self._server = server
         self._manifest = manifest
-        self._left = jobs_max
-        self._lock = threading.Lock()
+        self._left = 0
+        self._lock = threading.Condition()
         self._stopped = threading.Event()
         self._threads = [threading.Thread(target=self._submit_for_ever, daemon=True) for _ in range(count)]
         self.acknowledged: dict[str, bytes] = {}
@@ -33,8 +36,14 @@ class Submitters:
             thread.start()
         return self
 
+    def allow(self, jobs: int) -> None:
+        with self._lock:
+            self._left += jobs
+            self._lock.notify_all()
+
     def __exit__(self, *_: object) -> None:
         self._stopped.set()
+        self.allow(0)
         for thread in self._threads:
             thread.join(60)
 
@@ -52,9 +61,11 @@ class Submitters:
                     self.acknowledged[key] = answer
 
     def _take_one(self) -> bool:
+        """False: it is over."""
         with self._lock:
+            self._lock.wait_for(lambda: self._left > 0 or self._stopped.is_set())
             self._left -= 1
-            return self._left >= 0
+            return not self._stopped.is_set()
 
     def _until_acknowledged(self, key: str, body: bytes) -> bytes | None:
         """None only when the test is over: an unanswered request is neither accepted nor refused, so it is repeated."""

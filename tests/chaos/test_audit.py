@@ -17,7 +17,8 @@ MANIFEST = {
 def test_after_a_kill_in_a_commit_jobs_and_records_are_still_the_same() -> None:
     kills = ["commit.after_write_before_settle=kill@6", "submit.after_commit_before_ack=kill@4"]
     with WindlassServer(environ={"WINDLASS_FAILPOINTS": kills[0]}) as server:
-        with Submitters(server, MANIFEST, count=8, jobs_max=JOBS) as clients:
+        with Submitters(server, MANIFEST, count=8) as clients:
+            clients.allow(JOBS)
             for following in ({"WINDLASS_FAILPOINTS": kills[1]}, {}):
                 wait_for(lambda: not server.is_running, 120, "the server to die")
                 server.extra = following

@@ -15,7 +15,7 @@ from windlass.client.documents import Manifest
 KILLS = 20
 CLIENTS = 64
 LONG_RUNNING = 20
-JOBS_MAX = 4000
+JOBS_A_LIFE = 120
 
 
 def test_nothing_accepted_is_lost_nothing_starts_twice_and_what_runs_goes_on(
@@ -26,9 +26,10 @@ def test_nothing_accepted_is_lost_nothing_starts_twice_and_what_runs_goes_on(
     with WindlassServer(docker_host=docker_engine.host) as server:
         long = start_long_running(server)
         pids = {run: pid(docker_engine, run) for run in long}
-        with Submitters(server, a_manifest("true"), count=CLIENTS, jobs_max=JOBS_MAX) as clients:
+        with Submitters(server, a_manifest("true"), count=CLIENTS) as clients:
             for _ in range(KILLS):
                 before = len(clients.acknowledged)
+                clients.allow(JOBS_A_LIFE)
                 wait_for(lambda: len(clients.acknowledged) > before, 120, "the server to accept again")  # noqa: B023
                 time.sleep(chance.uniform(0, 0.4))  # the moment of the kill is the chance under test
                 server.kill()
