@@ -103,7 +103,7 @@ class Scribe:
             raise Unavailable(answer.failure, code=answer.code, hint=answer.hint)
         return answer.views
 
-    def close(self) -> None:
+    def close(self, *, patience_seconds: int = _END_SECONDS) -> None:
         """Until it is gone. Twice does nothing: its number may be another's by then."""
         if self._is_closed:
             return
@@ -113,7 +113,7 @@ class Scribe:
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
             pidfd = os.pidfd_open(self.pid)
             try:
-                if not _ends(pidfd):
+                if not _ends(pidfd, patience_seconds):
                     os.kill(self.pid, signal.SIGKILL)
             finally:
                 os.close(pidfd)
@@ -217,9 +217,9 @@ def _receive(stream: BinaryIO) -> bytes | None:
     return data if len(data) == length else None
 
 
-def _ends(pidfd: int) -> bool:
+def _ends(pidfd: int, within_seconds: int) -> bool:
     import select
 
     waiting = select.poll()
     waiting.register(pidfd, select.POLLIN)
-    return bool(waiting.poll(_END_SECONDS * 1000))
+    return bool(waiting.poll(within_seconds * 1000))

@@ -76,7 +76,7 @@ class WrittenTables(SqliteReadTables):
             return self._scribe.call(order)
         except ScribeLost as lost:
             log.error("readmodel.scribe-lost", pid=self._scribe.pid, reason=str(lost), next="the server writes itself")
-            self._scribe.close()
+            self._scribe.close(patience_seconds=0)
             self._taken_over()
             return None
 
