@@ -39,7 +39,7 @@ def test_the_parts_of_a_killed_run_are_removed(program: str) -> None:
     directory, pid, bridge = run.stdout.readline().split()
     link = _index(bridge)
     assert Path(directory).is_dir()
-    assert _is_alive(pid)
+    wait_for(lambda: _is_alive(pid), 120, "the container to have become its command")
     run.send_signal(signal.SIGKILL)
     run.communicate()
     wait_for(lambda: not Path(directory).exists(), 120, "the directory of the killed run to go")
