@@ -68,3 +68,21 @@ def test_a_burst_that_was_opened_or_ended_says_so_first(
         assert result.exit_code == 0, result.output
         first = result.stdout.splitlines()[0]
         assert first == ("{" if form else f"burst session of tenant vision {done}")
+
+
+@pytest.mark.parametrize(
+    ("typed", "micros"), [("250", 250_000_000), ("0.05", 50_000), ("0.000001", 1), ("12.5", 12_500_000), ("", None)]
+)
+def test_money_is_typed_as_it_is_shown_and_travels_in_micro_units(
+    stub: Stub, windlass: Invoke, typed: str, micros: int | None
+) -> None:
+    given = () if micros is None else ("--max-cost", typed)
+    windlass("run", "--detach", *given, "--", "true")
+    assert stub.asked[0].json["spec"].get("maxCost") == micros
+
+
+@pytest.mark.parametrize("typed", ["0.0000001", "1e3", "-1", "1,5", "none"])
+def test_what_is_no_amount_of_money_is_refused_before_it_is_sent(stub: Stub, windlass: Invoke, typed: str) -> None:
+    result = windlass("run", f"--max-cost={typed}", "--", "true")
+    assert (result.exit_code, stub.asked) == (exits.USAGE, [])
+    assert "expected one such as 250 or 0.05, six decimals at most" in result.stderr

@@ -101,7 +101,7 @@ def test_waiting_jobs_of_a_spent_budget_start_in_the_new_month() -> None:
     end(world, run, Millis(NOW + HOUR))
     later = Millis(NOW + HOUR + 1)
     assert place(world, now=later) == []
-    assert world.tables.queue.held(ACME)[0][0].startswith("budget-spent: 1000000 of 1000000 micro-units")
+    assert world.tables.queue.held(ACME)[0][0].startswith("budget-spent: 1 of 1 used")
     anew = next_month(later)
     expire(world, now=anew)
     assert [one.job for one in place(world, now=anew)] == [waiting.id]
@@ -137,7 +137,7 @@ def test_a_job_is_warned_near_its_maximum_and_stopped_at_it() -> None:
     over = end(world, stopped, Millis(NOW + HOUR), state=RunState.STOPPED, code=None)
     assert over is not None
     assert (over.state, over.reason, over.cost) == (JobState.FAILED, "CostExceeded", 1_000_000)
-    assert "1000000 micro-units" in over.message
+    assert "it may cost 1 and has cost" in over.message
 
 
 def test_all_attempts_of_a_job_count_towards_its_maximum() -> None:

@@ -64,7 +64,7 @@ def test_what_runs_on_the_machine_is_not_promised_to_slices() -> None:
     assert place(world, now=START)
     with pytest.raises(Invalid) as refused:
         create_pool(world, a_pool(), None, now=START)
-    assert "runs there hold 3 cores now: 1 cores too many" in refused.value.faults[0].message
+    assert "runs there hold 3 cores now: 1 core too many" in refused.value.faults[0].message
 
 
 def test_every_fault_of_a_pool_is_named() -> None:

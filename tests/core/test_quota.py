@@ -135,10 +135,10 @@ def test_under_queue_so_many_may_wait() -> None:
 
 def test_what_is_too_large_even_for_a_burst_is_told_the_quota_and_what_a_burst_allows() -> None:
     quota = Quota(resources=Resources(cpu_millis=200, memory_bytes=GIB))
-    for policy, limit in ((QuotaPolicy.BURST, "200, 300 in burst"), (QuotaPolicy.QUEUE, "200")):
+    for policy, limit in ((QuotaPolicy.BURST, "0.2, 0.3 in burst"), (QuotaPolicy.QUEUE, "0.2")):
         with pytest.raises(Invalid) as refused:
             ask(a_home(policy, quota), cpu=1000)
-        assert [fault.message for fault in refused.value.faults] == [f"asks for 1000 millicores; the quota is {limit}"]
+        assert [fault.message for fault in refused.value.faults] == [f"asks for 1 core; the quota is {limit}"]
         enough = 667 if policy is QuotaPolicy.BURST else 1000
         assert refused.value.hint.endswith(f": windlass tenants quota acme --cpu {enough}m")
 

@@ -126,7 +126,7 @@ def test_money_is_shown_on_the_command_line(server: WindlassServer) -> None:
     assert "█" in shown[1]
     total = json.loads(server.cli("cost", "-o", "json").out)["total"]
     assert total == json.loads(server.cli("get", "jobs", "-o", "json").out)["items"][0]["status"]["cost"] > 0
-    server.cli("tenants", "budget", "local", "--per-month", "10", "--threshold", "50", "--threshold", "100")
+    server.cli("tenants", "budget", "local", "--per-month", "0.00001", "--threshold", "50", "--threshold", "100")
     passed = server.cli("tenants", "budget", "local").out
     assert "50 % passed" in passed
     assert "100 % passed" in passed

@@ -170,9 +170,9 @@ async def day_is_spent(scene: Scene) -> None:
     await spend(scene, 1_000)
     await held_without_admission(scene)
     name, says = held_by(await scene.why())
-    assert (name, "cost-per-day: 1000 of 1000" in says) == ("budget", True)
+    assert (name, "cost-per-day: 0.001 of 0.001 used" in says) == ("budget", True)
     advice = advised(await scene.why(), "budget")
-    assert (advice["byAdmin"], advice["command"]) == (True, "windlass tenants quota local --cost-per-day 2000")
+    assert (advice["byAdmin"], advice["command"]) == (True, "windlass tenants quota local --cost-per-day 0.002")
     await scene.follow(advice)
 
 
@@ -183,7 +183,7 @@ async def budget_is_spent(scene: Scene) -> None:
     name, says = held_by(await scene.why())
     assert (name, "budget-spent" in says) == ("budget", True)
     advice = advised(await scene.why(), "budget")
-    assert advice["command"] == "windlass tenants budget local --per-month 10000"
+    assert advice["command"] == "windlass tenants budget local --per-month 0.01"
     await scene.follow(advice)
 
 
@@ -213,11 +213,11 @@ async def quota_of_cores(scene: Scene) -> None:
     await scene.submit("mine", **cores(2))
     found = await scene.why()
     name, says = held_by(found)
-    assert (name, "quota-cpu: 1000 of 2000 millicores used, 2000 more asked for" in says) == ("quota", True)
+    assert (name, "quota-cpu: 1 of 2 cores used, 2 more asked for" in says) == ("quota", True)
     assert advised(found, "cancel")["command"] == "windlass cancel other-one"
     advice = advised(found, "quota")
     assert (advice["values"], advice["command"]) == (
-        {"cpu": "3000 millicores"},
+        {"cpu": "3 cores"},
         "windlass tenants quota local --cpu 3000m",
     )
     await scene.follow(advice)

@@ -1,4 +1,4 @@
-"""Values people type: durations, `KEY=VALUE`, env files.
+"""Values people type: durations, money, `KEY=VALUE`, env files.
 
 Quantities such as `512Mi` go to the server as they are: it has the one validator.
 """
@@ -12,6 +12,9 @@ from typing import Any, Final
 import click
 
 _DURATION: Final = re.compile(r"(\d{1,9})(ms|s|m|h|d|)", re.ASCII)
+_MONEY: Final = re.compile(r"(\d{1,18})(?:\.(\d{1,6}))?", re.ASCII)
+_DECIMALS: Final = 6
+_MICROS: Final = 10**_DECIMALS
 _SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
@@ -42,6 +45,28 @@ class Number(click.ParamType[float]):
         if not math.isfinite(number):
             self.fail(f"{value!r} is not a number; expected one such as 2 or 2.5", param, ctx)
         return number
+
+
+class Money(click.ParamType[Any]):
+    """An amount as every table shows it, `250` or `0.05`; it travels in whole micro-units. `none`, where it may be taken away."""
+
+    name = "amount"
+
+    def __init__(self, *, or_none: bool = False) -> None:
+        self._or_none = or_none
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, int) or (self._or_none and value == "none"):
+            return value
+        matched = _MONEY.fullmatch(str(value))
+        if matched is None:
+            also = ", or none" if self._or_none else ""
+            self.fail(
+                f"{value!r} is not an amount of money; expected one such as 250 or 0.05, six decimals at most{also}",
+                param,
+                ctx,
+            )
+        return int(matched[1]) * _MICROS + int((matched[2] or "0").ljust(_DECIMALS, "0"))
 
 
 class Pair(click.ParamType[tuple[str, str]]):

@@ -5,6 +5,7 @@ Comes after the decision that changed the record, in the read model. A pool's ow
 
 from collections.abc import Iterator
 
+from windlass.core.model.amounts import money
 from windlass.core.model.ids import Millis
 from windlass.core.model.pool import Worker
 from windlass.core.model.pool import WorkerState as W
@@ -48,7 +49,7 @@ def narrate_budget(old: BudgetMark | None, new: BudgetMark, *, revision: int) ->
     """Each threshold once a month, when it is passed."""
     known = old.passed if old is not None and old.month == new.month else ()
     for passed in new.passed[len(known) :]:
-        message = f"{passed.threshold / 10:g} % of the month's budget: {passed.spent} micro-units spent"
+        message = f"{passed.threshold / 10:g} % of the month's budget: {money(passed.spent)} spent"
         yield Event(revision=revision, at=passed.at, kind="BudgetThreshold", tenant=new.tenant, message=message)
 
 

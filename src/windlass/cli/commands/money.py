@@ -7,7 +7,7 @@ import click
 
 from windlass.cli.command import Command, client_of
 from windlass.cli.output import note, output_option, say, show_document, show_table
-from windlass.cli.parameters import Number
+from windlass.cli.parameters import Money, Number
 from windlass.cli.render import money
 from windlass.cli.render.values import money as amount
 
@@ -95,7 +95,12 @@ def burst(ctx: click.Context, tenant: str, wants_open: bool, wants_end: bool, fo
 
 @click.command(cls=Command)
 @click.argument("tenant")
-@click.option("--per-month", metavar="N|none", help="Micro-units for a calendar month (UTC); `none` takes it away.")
+@click.option(
+    "--per-month",
+    type=Money(or_none=True),
+    metavar="AMOUNT|none",
+    help="For a calendar month (UTC), such as 250; `none` takes it away.",
+)
 @click.option("--threshold", "thresholds", type=Number(), multiple=True, help="Percent that is told; may be repeated.")
 @click.option("--hard-stop/--no-hard-stop", default=None, help="At the whole of it, stop what runs; or only tell.")
 @output_option("table", "json", "yaml")
@@ -103,7 +108,7 @@ def burst(ctx: click.Context, tenant: str, wants_open: bool, wants_end: bool, fo
 def budget(
     ctx: click.Context,
     tenant: str,
-    per_month: str | None,
+    per_month: Any,
     thresholds: tuple[float, ...],
     hard_stop: bool | None,
     form: str,
@@ -111,7 +116,7 @@ def budget(
     """What a tenant has spent of this month's budget, and what it has passed; with options, change it first.
 
     \b
-      windlass tenants budget vision --per-month 250000000 --hard-stop
+      windlass tenants budget vision --per-month 250 --hard-stop
     """
     client = client_of(ctx)
     if per_month == "none":
@@ -139,11 +144,9 @@ def _check_days(since: str | None, until: str | None) -> None:
         raise click.UsageError(f"--since {since} is after --until {until}; expected the first day, then the last")
 
 
-def _budget(per_month: str | None, thresholds: tuple[float, ...], hard_stop: bool | None) -> dict[str, Any]:
-    if per_month is not None and not per_month.isdecimal():
-        raise click.UsageError(f"--per-month: {per_month!r} is not a whole number; expected one, or none")
+def _budget(per_month: Any, thresholds: tuple[float, ...], hard_stop: bool | None) -> dict[str, Any]:
     given = {
-        "perMonth": int(per_month) if per_month is not None else None,
+        "perMonth": per_month,
         "thresholds": [int(one) if one.is_integer() else one for one in thresholds] or None,
         "hardStop": hard_stop,
     }

@@ -9,7 +9,7 @@ import click
 from windlass.cli.command import CommandWithWords, client_of, refuse_words, words_after_dashes
 from windlass.cli.follow import follow_to_end
 from windlass.cli.output import is_terminal, note, say
-from windlass.cli.parameters import Duration, Pair, SecretPair, not_empty, read_env_file
+from windlass.cli.parameters import Duration, Money, Pair, SecretPair, not_empty, read_env_file
 from windlass.cli.render.values import name_of
 from windlass.cli.submission import ARTIFACTS, manifest, submit
 from windlass.client.client import Client
@@ -33,6 +33,7 @@ Pairs = tuple[tuple[str, Any], ...]
 @click.option("--timeout", type=Duration(), metavar="TIME", help="End it after this long, such as 90s or 2h.")
 @click.option("--expected", type=Duration(), metavar="TIME", help="How long it will take, as far as you know.")
 @click.option("--sla", type=click.Choice(["5m", "15m", "1h", "4h", "24h"]), help="Start it within this time.")
+@click.option("--max-cost", type=Money(), metavar="AMOUNT", help="Stop it when it has cost this much, such as 0.50.")
 @click.option("--retries", type=click.IntRange(0, 100), metavar="N", help="Further attempts after a failure.")
 @click.option("--priority", type=click.IntRange(-100, 100), metavar="N", help="Order among your own jobs.")
 @click.option("--ttl", type=Duration(), metavar="TIME", help="Keep the ended container this long.")
@@ -110,6 +111,7 @@ def _manifest(
         "timeoutSeconds": given["timeout"],
         "expectedSeconds": given["expected"],
         "sla": given["sla"],
+        "maxCost": given["max_cost"],
         "retries": given["retries"],
         "priority": given["priority"],
         "ttlSecondsAfterFinished": given["ttl"],

@@ -12,7 +12,7 @@ from windlass.cli.command import Command, client_of
 from windlass.cli.commands.money import budget, burst
 from windlass.cli.each import each
 from windlass.cli.output import note, output_option, say, show_document, show_manifests, show_table
-from windlass.cli.parameters import Number
+from windlass.cli.parameters import Money, Number
 from windlass.cli.render import tenants as render
 from windlass.client.documents import TenantManifest
 from windlass.core.errors import Invalid
@@ -55,7 +55,12 @@ def quota_options(function: Any) -> Any:
             click.option("--workers", type=count, metavar="N|none", help="Nodes its runs may be on at once."),
             click.option("--queued-max", type=click.IntRange(0), help="Jobs waiting at once."),
             click.option("--jobs-per-month", type=count, metavar="N|none", help="Jobs accepted in a calendar month."),
-            click.option("--cost-per-day", type=count, metavar="N|none", help="Micro-units in a day."),
+            click.option(
+                "--cost-per-day",
+                type=Money(or_none=True),
+                metavar="AMOUNT|none",
+                help="Money in a day (UTC), such as 5.",
+            ),
             click.option("--pool", "pools", multiple=True, help="A pool it may use; may be repeated, `any` is any."),
         )
     ):

@@ -4,6 +4,7 @@ A pool that is closed to its tenant is refused in the words for one that is not 
 """
 
 from windlass.core.errors import Fault, Invalid
+from windlass.core.model.amounts import BYTES, MILLICORES, spoken
 from windlass.core.model.node import Node
 from windlass.core.model.shape import Shape
 from windlass.core.placement.nodes import Nodes
@@ -35,9 +36,9 @@ def _explain(what: str, shape: Shape, nearest: Node | None, nodes: Nodes) -> str
     if what == "gpu":
         return f"asks for {needs.gpus} GPU; {there} {nearest.capacity.gpus}"
     if what == "cpu":
-        return f"asks for {needs.cpu_millis / 1000:g} cores; {there} {nearest.capacity.cpu_millis / 1000:g}"
+        return _apart(needs.cpu_millis, nearest.capacity.cpu_millis, MILLICORES, there)
     if what == "memory":
-        return f"asks for {needs.memory_bytes} bytes; {there} {nearest.capacity.memory_bytes}"
+        return _apart(needs.memory_bytes, nearest.capacity.memory_bytes, BYTES, there)
     if what == "runtime":
         return f"needs a {shape.runtime} runtime; no node has one"
     if what == "pool":
@@ -47,6 +48,11 @@ def _explain(what: str, shape: Shape, nearest: Node | None, nodes: Nodes) -> str
         asked = f"pool {' or '.join(shape.pools)}" if shape.pools else "any other"
         return f"its tenant may use pool {' or '.join(shape.allowed)}, not {asked}"
     return f"no node matches: {what}"
+
+
+def _apart(asked: int, there: int, unit: str, who_has: str) -> str:
+    (more, less), name = spoken((asked, there), unit)
+    return f"asks for {more} {name}; {who_has} {less}"
 
 
 def _hint(missing: tuple[str, ...]) -> str:

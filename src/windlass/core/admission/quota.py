@@ -10,6 +10,8 @@ from typing import Final
 from windlass.core.admission.raising import raising
 from windlass.core.admission.usage import Usage
 from windlass.core.errors import Excess, Fault, Invalid, OverLimit
+from windlass.core.model.amounts import BYTES, MICROS, MILLICORES
+from windlass.core.model.amounts import spoken as amounts
 from windlass.core.model.calendar import day_of, month_of, next_day, next_month
 from windlass.core.model.ids import Millis
 from windlass.core.model.resources import NOTHING, Resources
@@ -36,13 +38,7 @@ def check_ever(tenant: Tenant, needs: Resources) -> None:
     if quota.workers == 0:
         over.append(Excess(code="quota-workers", used=0, asked=1, limit=0, unit="workers"))
     plain = {one.code: one.limit for one in excess(quota, needs, held=NOTHING, jobs=0)}
-    faults = [
-        Fault(
-            _FIELDS.get(one.code, "spec"),
-            f"asks for {one.asked} {one.unit}; the quota is {_limit(plain.get(one.code, one.limit), one.limit)}",
-        )
-        for one in over
-    ]
+    faults = [Fault(_FIELDS.get(one.code, "spec"), _too_much(one, plain.get(one.code, one.limit))) for one in over]
     raise Invalid(
         f"more than tenant {tenant.id!r} may ever hold",
         code="exceeds-quota",
@@ -97,13 +93,13 @@ def excess(quota: Quota, needs: Resources, *, held: Resources, jobs: int, factor
     limit = quota.resources
     if limit is not None:
         look(code="quota-gpu", used=held.gpus, asked=needs.gpus, limit=limit.gpus, unit="GPUs")
-        look(code="quota-cpu", used=held.cpu_millis, asked=needs.cpu_millis, limit=limit.cpu_millis, unit="millicores")
+        look(code="quota-cpu", used=held.cpu_millis, asked=needs.cpu_millis, limit=limit.cpu_millis, unit=MILLICORES)
         look(
             code="quota-memory",
             used=held.memory_bytes,
             asked=needs.memory_bytes,
             limit=limit.memory_bytes,
-            unit="bytes",
+            unit=BYTES,
         )
     if quota.jobs is not None:
         look(code="quota-jobs", used=jobs, asked=1, limit=quota.jobs, unit="jobs")
@@ -116,19 +112,25 @@ def money_spent(tenant: Tenant, usage: Usage, now: Millis) -> tuple[Excess, Mill
     if most is not None:
         spent = usage.spent_on(day_of(now), now)
         if spent >= most:
-            return Excess(code="cost-per-day", used=spent, asked=0, limit=most, unit="micro-units"), next_day(now)
+            return Excess(code="cost-per-day", used=spent, asked=0, limit=most, unit=MICROS), next_day(now)
     budget = tenant.budget
     if budget is not None and budget.is_hard:
         spent = usage.spent_in(month_of(day_of(now)), now)
         if spent >= budget.per_month:
             most = budget.per_month
-            return Excess(code="budget-spent", used=spent, asked=0, limit=most, unit="micro-units"), next_month(now)
+            return Excess(code="budget-spent", used=spent, asked=0, limit=most, unit=MICROS), next_month(now)
     return None
 
 
 def sentence(one: Excess) -> str:
-    used = f"{one.code}: {one.used} of {one.limit} {one.unit} used"
-    return f"{used}, {one.asked} more asked for" if one.asked else used
+    _, _, asked = amounts((one.limit, one.used, one.asked), one.unit)[0]
+    said = f"{one.code}: {used_of(one)} used"
+    return f"{said}, {asked} more asked for" if one.asked else said
+
+
+def used_of(one: Excess) -> str:
+    (limit, used, _), unit = amounts((one.limit, one.used, one.asked), one.unit)
+    return f"{used} of {limit} {unit}".rstrip()
 
 
 def _check_month(tenant: Tenant, most: int, usage: Usage, now: Millis) -> None:
@@ -149,8 +151,11 @@ def _refused(tenant: Tenant, over: list[Excess], retry_after_seconds: int, *, fa
     )
 
 
-def _limit(plain: int, in_burst: int) -> str:
-    return f"{plain}, {in_burst} in burst" if in_burst != plain else f"{plain}"
+def _too_much(one: Excess, plain: int) -> str:
+    """`plain`: the quota as it is outside a burst."""
+    (asked, quota, in_burst), unit = amounts((one.asked, plain, one.limit), one.unit)
+    also = f", {in_burst} in burst" if in_burst != quota else ""
+    return f"asks for {asked} {unit}; the quota is {quota}{also}"
 
 
 def _next_release(usage: Usage, typical: Millis) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from windlass.core.errors import Excess
+from windlass.core.model.amounts import money
 from windlass.core.model.ids import TenantId
 from windlass.core.model.tenant import SHARE
 
@@ -36,7 +37,7 @@ def raising(tenant: TenantId, over: Iterable[Excess], *, factor: int = SHARE) ->
     limits = list(over)
     spent = next((one for one in limits if one.code == _BUDGET), None)
     if spent is not None:
-        return f"windlass tenants budget {tenant} --per-month {wanted(spent)}"
+        return f"windlass tenants budget {tenant} --per-month {money(wanted(spent))}"
     options = [f"{_OPTIONS[one.code]} {_written(one.code, wanted(one, factor=factor))}" for one in limits]
     return " ".join(("windlass tenants quota", tenant, *options))
 
@@ -46,4 +47,6 @@ def _written(code: str, value: int) -> str:
         return f"{value}m"
     if code == "quota-memory":
         return f"{-(-value >> 20)}Mi"
+    if code in _MONEY:
+        return money(value)
     return str(value)

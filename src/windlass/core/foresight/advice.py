@@ -15,6 +15,7 @@ from windlass.core.admission.raising import raising, wanted
 from windlass.core.errors import Excess, WindlassError
 from windlass.core.foresight.gate import Gate, GateName
 from windlass.core.foresight.growing import serving
+from windlass.core.model.amounts import cores, money, size, spoken
 from windlass.core.model.ids import JobId, Millis, NodeId
 from windlass.core.model.job import Job
 from windlass.core.model.money import Micros
@@ -164,7 +165,7 @@ def _more_quota(world: World, job: Job) -> Iterator[tuple[Advice, Change]]:
     if workers is not None and not over:
         over = [Excess(code="quota-workers", used=len(usage.nodes), asked=1, limit=workers, unit="workers")]
     for one in over:
-        values.append((one.code.removeprefix("quota-"), f"{wanted(one)} {one.unit}"))
+        values.append((one.code.removeprefix("quota-"), _amount(wanted(one), one.unit)))
         if one.code == "quota-jobs":
             jobs = wanted(one)
         elif one.code == "quota-workers":
@@ -179,6 +180,11 @@ def _more_quota(world: World, job: Job) -> Iterator[tuple[Advice, Change]]:
     yield Advice(does="quota", says=says, command=command, is_admins=True, values=tuple(values)), _tenant(raised)
 
 
+def _amount(value: int, unit: str) -> str:
+    (text,), name = spoken((value,), unit)
+    return f"{text} {name}".rstrip()
+
+
 def _more_money(world: World, job: Job, now: Millis) -> Iterator[tuple[Advice, Change]]:
     tenant = world.tables.tenants.get(job.tenant)
     spent = money_spent(tenant, world.tables.usage[job.tenant], now) if tenant is not None else None
@@ -189,7 +195,7 @@ def _more_money(world: World, job: Job, now: Millis) -> Iterator[tuple[Advice, C
         field, per, raised = "budget", "a month", replace(tenant, budget=replace(tenant.budget, per_month=most))
     else:
         field, per, raised = "costPerDay", "a day", replace(tenant, quota=replace(tenant.quota, cost_per_day=most))
-    said = f"{most} micro-units {per}"
+    said = f"{money(most)} {per}"
     advice = Advice(
         does="budget",
         says=f"let it spend {said}, twice what is spent",
@@ -219,8 +225,8 @@ def _ask_less(world: World, job: Job) -> Iterator[tuple[Advice, Change]]:
     if less.cpu_millis <= 0 or less.memory_bytes <= 0:
         return
     words = [
-        *([f"{less.cpu_millis} millicores"] if less.cpu_millis < needs.cpu_millis else []),
-        *([f"{less.memory_bytes >> 20} MiB"] if less.memory_bytes < needs.memory_bytes else []),
+        *([cores(less.cpu_millis)] if less.cpu_millis < needs.cpu_millis else []),
+        *([size(less.memory_bytes >> 20 << 20)] if less.memory_bytes < needs.memory_bytes else []),
         *([f"{less.gpus} GPUs"] if less.gpus < needs.gpus else []),
     ]
     values = (

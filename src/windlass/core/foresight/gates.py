@@ -7,9 +7,10 @@ from collections import Counter
 from typing import Final
 
 from windlass.core.admission.burst import closed
-from windlass.core.admission.quota import excess, fits, money_spent, sentence
+from windlass.core.admission.quota import excess, fits, money_spent, sentence, used_of
 from windlass.core.foresight.gate import Gate, GateName
 from windlass.core.foresight.growing import NO_COOLDOWN, growing_gates
+from windlass.core.model.amounts import cores, money, size
 from windlass.core.model.calendar import day_of, month_of
 from windlass.core.model.ids import Millis
 from windlass.core.model.job import Job
@@ -84,7 +85,7 @@ def _budget(world: World, tenant: Tenant | None, job: Job, now: Millis) -> Gate:
         return Gate(
             name=GateName.BUDGET, is_open=False, says=sentence(spent[0]), numbers=tuple(numbers), opens_at=spent[1]
         )
-    says = f"{today} micro-units spent today, {month} this month"
+    says = f"{money(today)} spent today, {money(month)} this month"
     return Gate(name=GateName.BUDGET, is_open=True, says=says, numbers=tuple(numbers))
 
 
@@ -111,7 +112,7 @@ def _quota_and_burst(world: World, tenant: Tenant | None, job: Job, now: Millis)
         ]
     if fits(quota, needs, held=held, jobs=usage.runs):
         workers = _workers(world, job)
-        says = workers or f"{_runs(usage.runs)} {held.cpu_millis} millicores and {held.memory_bytes >> 20} MiB of it"
+        says = workers or f"{_runs(usage.runs)} {cores(held.cpu_millis)} and {size(held.memory_bytes)} of it"
         return Gate(name=GateName.QUOTA, is_open=not workers, says=says, numbers=tuple(numbers)), _reserve(world, job)
     over = excess(quota, needs, held=held, jobs=usage.runs)
     says = "; ".join(map(sentence, over))
@@ -119,7 +120,7 @@ def _quota_and_burst(world: World, tenant: Tenant | None, job: Job, now: Millis)
     is_bursting = burst.opens_at is not None or session_of(world, tenant.id, now) is not None
     may_pass = burst.is_open or (tenant.policy is QuotaPolicy.BURST and is_bursting)
     if may_pass:
-        used = ", ".join(f"{one.used} of {one.limit} {one.unit}" for one in over)
+        used = ", ".join(map(used_of, over))
         says = f"full ({used} used): beyond it the burst decides"
     return Gate(name=GateName.QUOTA, is_open=may_pass, says=says, numbers=tuple(numbers)), burst
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from windlass.core.model.amounts import money
 from windlass.core.model.ids import Millis
 from windlass.core.model.job import Job
 from windlass.core.model.job import JobState as S
@@ -66,7 +67,7 @@ def narrate(old: Job | None, new: Job, *, revision: int, now: Millis = _UNKNOWN)
     if new.is_cost_warned and (old is None or not old.is_cost_warned):
         warned = new.cost_warned_at if new.cost_warned_at is not None else new.since
         yield event(
-            "CostWarning", warned, message=f"nine tenths of the {new.cost_max} micro-units it may cost are used"
+            "CostWarning", warned, message=f"nine tenths of the {money(new.cost_max or 0)} it may cost are used"
         )
     if old is not None and old.state is new.state and old.attempt == new.attempt:
         return

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from windlass.core.errors import Conflict, Fault, Invalid, NotFound
+from windlass.core.model.amounts import cores, size
 from windlass.core.model.bounds import pool_faults
 from windlass.core.model.ids import Millis, PoolId
 from windlass.core.model.money import PriceBook
@@ -166,8 +167,8 @@ def _below_nothing(room: Resources) -> Iterator[tuple[str, Resources]]:
 def _amount(what: str, of: Resources) -> str:
     match what:
         case "cpu":
-            return f"{of.cpu_millis / 1000:g} cores"
+            return cores(of.cpu_millis)
         case "memory":
-            return f"{of.memory_bytes} bytes"
+            return size(of.memory_bytes)
         case _:
             return f"{of.gpus} GPUs"

@@ -6,6 +6,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from windlass.core.admission.budget import WARN_AT, job_cost, newly_passed
+from windlass.core.model.amounts import money
 from windlass.core.model.calendar import Day, day_of, month_of
 from windlass.core.model.ids import JobId, Millis, TenantId
 from windlass.core.model.job import Job
@@ -92,7 +93,7 @@ def check_job_cost(world: World, key: JobId, now: Millis) -> None:
 def why_stopped(job: Job, run: Run) -> str:
     """For people."""
     if run.stopped_for == COST_EXCEEDED:
-        return f"stopped: it may cost {job.cost_max} micro-units and has cost {job.cost}; its artifacts are kept"
+        return f"stopped: it may cost {money(job.cost_max or 0)} and has cost {money(job.cost)}; its artifacts are kept"
     return "stopped: its tenant's budget of this month is spent; its artifacts are kept"
 
 
