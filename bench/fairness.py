@@ -74,7 +74,9 @@ def serve(queue: WaitingQueue, ledger: Ledger, weights: dict[TenantId, int]) -> 
     queue.discard(job)
     work = work_of(job.shape.needs, job.expected_ms or Millis(0))
     is_last = not queue.waits(tenant)
-    account = charge(ledger.account(tenant), ledger.now(), work, weights[tenant], is_last=is_last)
+    account = ledger.account(tenant)
+    others = ledger.work - account.work
+    account = charge(account, ledger.now(), work, weights[tenant], others=others, is_last=is_last)
     ledger.replace(tenant, account)
     queue.tag(tenant, account.finish)
 

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
+import pytest
 from msgspec.structs import replace
 
 from windlass.core.fairness.ledger import NEW_ACCOUNT, Account, Ledger, Virtual, Work, charge, true_up, virtual, work_of
@@ -40,8 +41,10 @@ def fair_world(*, slots: int = 1, weights: Sequence[int] = (1000, 1000, 1000)) -
     return world
 
 
-def accept(world: World, tenant: TenantId, count: int = 1, *, expected_ms: int | None = 60_000) -> list[Job]:
-    asked = replace(a_submission(), expected_ms=expected_ms)
+def accept(
+    world: World, tenant: TenantId, count: int = 1, *, expected_ms: int | None = 60_000, cpu: int = 1000
+) -> list[Job]:
+    asked = replace(a_submission(cpu=cpu), expected_ms=expected_ms)
     return [submit(world, tenant, asked, job=a_job_id(), now=NOW)[0] for _ in range(count)]
 
 
@@ -305,18 +308,52 @@ def test_work_is_never_nothing_and_small_runs_differ() -> None:
     assert work_of(small, Millis(200)) < work_of(small, Millis(400)) < work_of(small + small, Millis(400))
 
 
-def test_what_is_owed_never_exceeds_one_run_and_ends_with_the_backlog() -> None:
+def test_what_is_owed_never_exceeds_what_others_were_given_and_ends_with_the_backlog() -> None:
     account = NEW_ACCOUNT
     for _ in range(10):
-        account = charge(account, Virtual(0), Work(600), 1000, is_last=False)
-    later = Virtual(account.finish)
+        account = charge(account, Virtual(0), Work(600), 1000, others=Work(0), is_last=False)
+    later, given = Virtual(account.finish), Work(1000)
     for _ in range(10):
-        account = true_up(account, later, Work(600), Work(100), 1000, is_waiting=True)
-    assert (account.finish, account.owed, account.work) == (6000, 600, 1000)
-    assert true_up(account, later, Work(600), Work(100), 1000, is_waiting=False).owed == 0
-    assert charge(account, later, Work(100), 1000, is_last=True) == Account(
-        Virtual(6000), later, Virtual(0), Work(1100)
+        account = true_up(account, later, Work(600), Work(100), 1000, others=given, is_waiting=True)
+    assert (account.finish, account.owed, account.work) == (6000, 2000, 1000), "as if given to the lightest weight"
+    assert true_up(account, later, Work(600), Work(100), 1000, others=given, is_waiting=False).owed == 0
+    assert charge(account, later, Work(100), 1000, others=given, is_last=True) == Account(
+        Virtual(6000), later, Virtual(0), Work(1100), given
     )
+
+
+def test_nobody_waits_for_what_a_tenant_announced_while_it_was_alone() -> None:
+    """It fills every slot with runs of a day that take a second, and again; then somebody else comes."""
+    world = fair_world(slots=10)
+    accept(world, A, 40, expected_ms=86_400_000)
+    accept(world, A, 1000, expected_ms=1_000)
+    for _ in range(4):
+        for run in place(world, now=NOW):
+            end(world, run, ran_ms=1_000)
+    assert world.tables.ledger.account(A).owed == 0
+    accept(world, B, 1000, expected_ms=1_000)
+    assert Counter(serve(world, 100, ran_ms={A: 1_000, B: 1_000}))[B] == 50
+
+
+@pytest.mark.parametrize("at_once", [5, 20])
+@pytest.mark.parametrize("said", [60_000, 600, None])
+def test_what_is_announced_moves_no_share_however_many_runs_end_at_once(said: int | None, at_once: int) -> None:
+    """A says too much, too little or nothing, about jobs no two of which are alike; B says what is true."""
+    world = a_world(replace(a_node(cpu=10**6, memory=10**4 * GIB), runs_max=20), tenants=(A, B))
+    for number in range(500):
+        asked = replace(a_submission(cpu=1000 + number), expected_ms=said)
+        submit(world, A, asked, job=a_job_id(), now=NOW)
+    accept(world, B, 500, cpu=1350, expected_ms=6_000)
+    running: list[Run] = []
+    used: Counter[TenantId] = Counter()
+    while sum(used.values()) < 2 * 350 * work_of(Resources(cpu_millis=1350, memory_bytes=GIB), Millis(6_000)):
+        running += place(world, now=NOW)
+        for _ in range(at_once):
+            run = running.pop(0)
+            used[run.tenant] += work_of(run.needs, Millis(6_000))
+            end(world, run, ran_ms=6_000)
+    most = work_of(Resources(cpu_millis=1500, memory_bytes=GIB), Millis(60_000))
+    assert abs(used[A] - used[B]) <= 20 * most, "no more than its charges in flight, and once"
 
 
 def test_virtual_time_is_found_again_after_an_account_is_put_back() -> None:

@@ -28,6 +28,9 @@ class Standing:
     weight: int = 1000
     finish: int = 0
     owed: int = 0
+    work: int = 0
+    mark: int = 0
+    """What the others had been charged when it began to wait."""
     spans: dict[tuple[int, int], list[int]] = field(default_factory=dict)
 
 
@@ -60,7 +63,8 @@ def serve(
             wish = wishes[run.wish]
             free[run.node][0] += wish.cores
             free[run.node][1] += wish.gib
-            _settle(tenants[wish.tenant], wish, run, virtual_now, any(wishes[w].tenant == wish.tenant for w in waiting))
+            waits = any(wishes[w].tenant == wish.tenant for w in waiting)
+            _settle(tenants[wish.tenant], wish, run, virtual_now, waits, _others(tenants, wish.tenant))
         while coming and wishes[coming[0]].at == now:
             waiting.append(coming.pop(0))
         blocked: set[tuple[int, int]] = set()
@@ -123,7 +127,8 @@ def serve(
             charged = _expected_work(tenants[wish.tenant], wish)
             running.append(Running(chosen, node, now, now + wish.ran, charged))
             is_last = not any(wishes[w].tenant == wish.tenant for w in waiting)
-            virtual_now = max(virtual_now, _charge(tenants[wish.tenant], charged, virtual_now, is_last))
+            others = _others(tenants, wish.tenant)
+            virtual_now = max(virtual_now, _charge(tenants[wish.tenant], charged, virtual_now, is_last, others))
             begun.append((chosen, now))
     return begun
 
@@ -162,7 +167,14 @@ def _expected_work(standing: Standing, wish: Wish) -> int:
     return _work(wish, wish.expected if wish.expected is not None else usual)
 
 
-def _charge(standing: Standing, work: int, virtual_now: int, is_last: bool) -> int:
+def _others(tenants: dict[str, Standing], tenant: str) -> int:
+    return sum(standing.work for name, standing in tenants.items() if name != tenant)
+
+
+def _charge(standing: Standing, work: int, virtual_now: int, is_last: bool, others: int) -> int:
+    if is_last or standing.finish < virtual_now:
+        standing.mark = others
+    standing.work += work
     start = max(standing.finish, virtual_now)
     span = work * 1000 // standing.weight or 1
     paid = min(standing.owed, span)
@@ -171,19 +183,19 @@ def _charge(standing: Standing, work: int, virtual_now: int, is_last: bool) -> i
     return start
 
 
-def _settle(standing: Standing, wish: Wish, run: Running, virtual_now: int, waits: bool) -> None:
+def _settle(standing: Standing, wish: Wish, run: Running, virtual_now: int, waits: bool, others: int) -> None:
     standing.spans.setdefault((wish.cores, wish.gib), []).append(wish.ran)
     used = _work(wish, wish.ran)
     if used == run.charged:
         return
-    charged_span = run.charged * 1000 // standing.weight or 1
-    over = charged_span - (used * 1000 // standing.weight or 1)
+    standing.work += used - run.charged
+    over = (run.charged * 1000 // standing.weight or 1) - (used * 1000 // standing.weight or 1)
     if over <= 0:
         paid = min(standing.owed, -over)
         standing.finish += -over - paid
         standing.owed -= paid
         return
     back = min(over, max(0, standing.finish - virtual_now))
-    owed = max(standing.owed, min(standing.owed + over - back, charged_span))
+    owed = max(standing.owed, min(standing.owed + over - back, max(0, others - standing.mark) * 2))
     standing.finish -= back
     standing.owed = owed if waits else 0

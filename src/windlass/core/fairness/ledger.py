@@ -14,7 +14,7 @@ from msgspec import Struct
 from windlass.core.model.ids import Millis, TenantId
 from windlass.core.model.money import LIST_PRICES
 from windlass.core.model.resources import Resources
-from windlass.core.model.tenant import SHARE
+from windlass.core.model.tenant import SHARE, WEIGHT_LEAST
 
 Work = int
 """Nano-units: a thousandth of a micro-unit, because a short run of a small job is worth less than one micro-unit."""
@@ -35,9 +35,11 @@ class Account(Struct, frozen=True, omit_defaults=True):
     seen: Virtual = 0
     """V at its newest placing. The highest over all accounts is V."""
     owed: Virtual = 0
-    """What an early end gave back beyond V: taken off the next charges. Never more than one run was charged."""
+    """What early ends gave back beyond V: taken off the next charges. Never more than the others were given meanwhile."""
     work: Work = 0
     """All it was charged, corrections included."""
+    mark: Work = 0
+    """What all others had been charged when it began to wait: "meanwhile" is counted from there."""
 
 
 NEW_ACCOUNT: Final = Account()
@@ -52,14 +54,19 @@ def virtual(work: Work, weight: int) -> Virtual:
     return work * SHARE // weight or 1
 
 
-def charge(account: Account, now: Virtual, work: Work, weight: int, *, is_last: bool, early: Virtual = 0) -> Account:
+def charge(
+    account: Account, now: Virtual, work: Work, weight: int, *, others: Work, is_last: bool, early: Virtual = 0
+) -> Account:
     """A run was placed at virtual time `now`. `is_last`: nothing of the tenant waits any more, so nothing is owed to it.
 
-    `early` is how far a deadline let it go ahead of its tag: that much of its start is not yet the present of the others.
+    `others`: what all other tenants were charged so far. `early` is how far a deadline let it go ahead of its tag: that much of
+    its start is not yet the present of the others.
     """
-    start = account.finish
+    start, mark = account.finish, account.mark
     if start < now:
-        start = now
+        start, mark = now, others  # out of silence
+    elif is_last:
+        mark = others
     span = work * SHARE // weight or 1
     owed = account.owed
     if owed:
@@ -67,29 +74,36 @@ def charge(account: Account, now: Virtual, work: Work, weight: int, *, is_last: 
         owed = 0 if is_last else owed - paid
         span -= paid
     seen = start - early if early else start
-    return Account(start + span, seen if seen > now else now, owed, account.work + work)
+    return Account(start + span, seen if seen > now else now, owed, account.work + work, mark)
 
 
-def true_up(account: Account, now: Virtual, charged: Work, used: Work, weight: int, *, is_waiting: bool) -> Account:
+def true_up(
+    account: Account, now: Virtual, charged: Work, used: Work, weight: int, *, others: Work, is_waiting: bool
+) -> Account:
     """The run has ended: F moves by the difference, at the weight it was charged with.
 
-    Back only as far as V: what lies beyond was time in which others were served, and is owed to a tenant that still waits.
+    Back only as far as V: what lies beyond was time in which others were served, and is owed to a tenant that still waits. Owed is
+    at most what they were given since it began to wait, counted as if by the lightest of them: V may have been driven ahead by the
+    tenant's own charges, while it was alone, and nobody is to wait for that.
     """
     over = (virtual(charged, weight) if charged else 0) - virtual(used, weight)
     work = account.work + used - charged
     if over <= 0:
         paid = min(account.owed, -over)
-        return Account(account.finish - over - paid, account.seen, account.owed - paid, work)
+        return Account(account.finish - over - paid, account.seen, account.owed - paid, work, account.mark)
     back = min(over, max(0, account.finish - now))
-    most = max(account.owed, min(account.owed + over - back, virtual(charged, weight)))
-    return Account(account.finish - back, account.seen, most if is_waiting else 0, work)
+    given = max(0, others - account.mark) * SHARE // WEIGHT_LEAST
+    owed = max(account.owed, min(account.owed + over - back, given)) if is_waiting else 0
+    return Account(account.finish - back, account.seen, owed, work, account.mark)
 
 
 class Ledger:
-    """The accounts, and V: a function of them alone, also after an undo has put older ones back."""
+    """The accounts, V, and all work: functions of them alone, also after an undo has put older ones back."""
 
     def __init__(self) -> None:
         self._accounts: dict[TenantId, Account] = {}
+        self.work: Work = 0
+        """Of all of them."""
         self._now: Virtual | None = 0
         """None: an undo took back the account that held it; whoever asks next looks through all of them, once."""
 
@@ -116,6 +130,9 @@ class Ledger:
         else:
             self._accounts[tenant] = new
             seen = new.seen
+            self.work += new.work
+        if old is not None:
+            self.work -= old.work
         now = self._now
         if now is not None:
             if seen > now:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from windlass.core.errors import Fault
 from windlass.core.model.ids import PoolId
 from windlass.core.model.pool import Measure, Pool, Scaling, Trigger
-from windlass.core.model.tenant import Budget, BurstPolicy, Quota, RateLimit, Tenant
+from windlass.core.model.tenant import WEIGHT_LEAST, Budget, BurstPolicy, Quota, RateLimit, Tenant
 
 
 class Bound(Struct, frozen=True):
@@ -24,7 +24,7 @@ class Bound(Struct, frozen=True):
 _HOUR_MS: Final = 3_600_000
 MONEY: Final = Bound(0, 10**15)
 """Micro-units: a thousand million."""
-WEIGHT: Final = Bound(500, 10_000)
+WEIGHT: Final = Bound(WEIGHT_LEAST, 10_000)
 CPU_MILLIS: Final = Bound(0, 10**9)
 MEMORY_BYTES: Final = Bound(0, 1 << 60)
 GPUS: Final = Bound(0, 1_000_000)

@@ -14,6 +14,8 @@ from windlass.core.model.money import Micros
 from windlass.core.model.resources import Resources
 
 SHARE: Final = 1000
+WEIGHT_LEAST: Final = 500
+"""Half a share: nobody is lighter."""
 """A single share, and the whole of anything that is given in thousandths."""
 
 

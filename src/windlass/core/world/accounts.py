@@ -29,11 +29,14 @@ def charge_run(world: World, run: Run, now: Millis, *, early: Virtual) -> None:
     if world.policy.queueing is _FIRST_COME:
         _count(world, run.tenant, run.charged)
         return
+    ledger = tables.ledger
+    account = ledger.account(run.tenant)
     account = charge(
-        tables.ledger.account(run.tenant),
-        tables.ledger.now(),
+        account,
+        ledger.now(),
         run.charged,
         run.charged_weight,
+        others=ledger.work - account.work,
         is_last=not tables.queue.waits(run.tenant),
         early=early,
     )
@@ -53,12 +56,15 @@ def settle_run(world: World, job: Job, run: Run, now: Millis) -> None:
     if world.policy.queueing is _FIRST_COME:
         _count(world, run.tenant, used - run.charged)
         return
+    ledger = tables.ledger
+    account = ledger.account(run.tenant)
     account = true_up(
-        tables.ledger.account(run.tenant),
-        tables.ledger.now(),
+        account,
+        ledger.now(),
         run.charged,
         used,
         run.charged_weight,
+        others=ledger.work - account.work,
         is_waiting=tables.queue.waits(run.tenant) > 0,
     )
     world.put(ACCOUNTS, run.tenant, account)
