@@ -5,10 +5,12 @@ import pytest
 from tests.cli.stub import a_job, ended
 
 from windlass.cli.render import lists, table
+from windlass.cli.render.fit import columns
 from windlass.cli.render.page import job_page
 from windlass.cli.render.values import age, bytes_of, detail, first_line, memory, seconds_of, span
 
 NOW = seconds_of("2026-11-15T12:05:00Z") or 0.0
+AB, ABC = columns(("A", "B")), columns(("A", "B", "C"))
 JOBS = [
     a_job("waits", status__waiting=["needs 4 cores, 1.5 free on 1 node", "2 jobs ahead"]),
     a_job("held", spec__suspend=True),
@@ -35,7 +37,7 @@ def test_on_a_terminal_states_are_pills_and_nothing_is_wider_than_it() -> None:
     lines = table.lines(lists.JOBS, lists.job_rows(JOBS, NOW), is_coloured=True, width=60)
     plain = [click.unstyle(line) for line in lines]
     assert max(map(len, plain)) <= 60
-    assert plain[1].endswith("needs 4 cores, 1.…")
+    assert plain[1].endswith("needs 4 cores, 1.5 free…")
     assert "\x1b[" in lines[1]
     assert plain[5].startswith("fine     SUCCEEDED   5m")
     positions = {line.index("5m") for line in plain[1:]}
@@ -95,16 +97,16 @@ def test_wide_characters_keep_the_columns_straight() -> None:
 
 def test_rows_that_come_over_time_only_widen() -> None:
     widths: list[int] = []
-    first = table.stream_line(("a", "b"), widths)
-    second = table.stream_line(("longer", "b"), widths)
-    third = table.stream_line(("a", "b"), widths)
+    first = table.stream_line(AB, ("a", "b"), widths)
+    second = table.stream_line(AB, ("longer", "b"), widths)
+    third = table.stream_line(AB, ("a", "b"), widths)
     assert (first, second, third) == ("a  b", "longer  b", "a       b")
 
 
 def test_rows_that_are_known_before_the_first_is_shown_stand_in_one_table() -> None:
     widths, rows = [0, 3], [("a", "b", "c"), ("longer", "b", "c")]
     table.widen(widths, rows)
-    assert [table.stream_line(row, widths) for row in rows] == ["a       b    c", "longer  b    c"]
+    assert [table.stream_line(ABC, row, widths) for row in rows] == ["a       b    c", "longer  b    c"]
 
 
 def test_the_page_about_a_job() -> None:

@@ -14,7 +14,7 @@ QUEUED = {"jobs": 33, "queued": 13, "runs": 20, "held": {"cpu": "20", "memory": 
 def test_jobs_are_those_that_hold_the_quota_and_those_that_wait_stand_apart(policy: str, counted: str) -> None:
     spec: dict[str, Any] = {"tier": "standard", "weight": 1, "policy": policy, "quota": {"jobs": 40}}
     tenant: Any = {"metadata": {"name": "acme"}, "spec": spec, "status": QUEUED}
-    row = dict(zip(tenants.TENANTS, tenants.tenant_rows([tenant], NOW)[0], strict=True))
+    row = dict(zip(tenants.TENANTS.headings, tenants.tenant_rows([tenant], NOW)[0], strict=True))
     assert (row["JOBS"], row["QUEUED"]) == (counted, "13")
 
 

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from windlass.cli.render import table
+from windlass.cli.render.fit import Columns
 from windlass.client.documents import LogLine
 from windlass.client.streams import bytes_of_line
 
@@ -78,9 +79,13 @@ def show_manifests(kind: str, found: Sequence[Any], form: str, *, is_single: boo
     return show_document(found[0] if is_single else {"items": found}, form)
 
 
-def show_table(headings: Sequence[str], rows: Iterable[table.Row]) -> None:
-    for line in table.lines(headings, rows, is_coloured=is_coloured(), width=width()):
+def show_table(headings: Columns | Sequence[str], rows: Iterable[table.Row], form: str = "table") -> None:
+    """As wide as the terminal; whole in a pipe, and where `form` is `wide`."""
+    shown = table.laid(headings, rows, is_coloured=is_coloured(), width=None if form == "wide" else width())
+    for line in shown.lines:
         say(line)
+    if shown.left_out and is_terminal(err=True):
+        note(styled(f"-o wide adds {', '.join(shown.left_out)}", dim=True))
 
 
 def styled(text: str, **style: Any) -> str:

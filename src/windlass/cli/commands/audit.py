@@ -49,7 +49,7 @@ class Moment(click.ParamType[str]):
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="The newest so many.")
 @click.option("--export", "is_export", is_flag=True, help="All of it as JSON lines, oldest first.")
 @click.option("-f", "--follow", is_flag=True, help="With --export: go on with what comes, until Ctrl-C.")
-@output_option("table", "json")
+@output_option("table", "wide", "json")
 @click.pass_context
 def audit(ctx: click.Context, /, limit: int, is_export: bool, follow: bool, form: str, **filters: Any) -> None:
     """Who did what, when, from where; newest first.
@@ -67,7 +67,7 @@ def audit(ctx: click.Context, /, limit: int, is_export: bool, follow: bool, form
     if form == "json":
         show_json({"items": found})
     elif found:
-        show_table(render.AUDIT, render.audit_rows(found))
+        show_table(render.AUDIT, render.audit_rows(found), form)
         if len(found) == limit:
             note(f"the newest {limit} are shown; --export has all")
     else:

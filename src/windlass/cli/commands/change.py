@@ -5,9 +5,11 @@ import click
 from windlass.cli.command import Command, client_of
 from windlass.cli.each import each
 from windlass.cli.names import job_argument
-from windlass.cli.output import say
-from windlass.cli.render import table
+from windlass.cli.output import say, show_table
+from windlass.cli.render.fit import columns
 from windlass.client.documents import Cleanup
+
+CLEANED = columns(("VOLUME", "", "WHY"), ("WHY", 20), ("VOLUME", 20), ("WHY", 12))
 
 
 @click.command(cls=Command)
@@ -71,6 +73,5 @@ def cleanup(ctx: click.Context, verbose: bool) -> None:
 
 def show_cleanup(done: Cleanup, *, is_verbose: bool) -> None:
     if is_verbose and done.get("items"):
-        for line in table.lines(("VOLUME", "", "WHY"), [(i["name"], i["action"], i["why"]) for i in done["items"]]):
-            say(line)
+        show_table(CLEANED, [(i["name"], i["action"], i["why"]) for i in done["items"]])
     say(f"{done['deleted']} deleted, {done['skipped']} skipped")

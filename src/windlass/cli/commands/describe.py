@@ -6,7 +6,7 @@ import click
 
 from windlass.cli.command import Command, client_of
 from windlass.cli.names import complete_job
-from windlass.cli.output import is_coloured, say
+from windlass.cli.output import is_coloured, say, width
 from windlass.cli.render.page import job_page
 from windlass.client.client import Client
 from windlass.client.documents import LogLine
@@ -46,6 +46,7 @@ def describe(ctx: click.Context, words: tuple[str, ...], tail: int) -> None:
             _tail(client, job["metadata"]["uid"], tail),
             now=time.time(),
             is_coloured=is_coloured(),
+            width=width(),
         )
         say("\n".join(page))
 

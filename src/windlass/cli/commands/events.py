@@ -9,6 +9,7 @@ from windlass.cli.command import Command, client_of
 from windlass.cli.names import complete_job
 from windlass.cli.output import is_coloured, output_option, say, width
 from windlass.cli.render import table
+from windlass.cli.render.fit import columns
 from windlass.cli.render.values import STATE_COLOUR, clock_time, first_line
 from windlass.client.client import Client
 from windlass.client.documents import Happening
@@ -23,6 +24,9 @@ _COLOURS = {
     "WorkerFailed": STATE_COLOUR["FAILED"],
     "BudgetThreshold": STATE_COLOUR["FAILED"],
 }
+_COLUMNS = columns(
+    ("AT", "KIND", "TENANT", "WHAT", "DETAIL"), ("DETAIL", 24), ("WHAT", 16), "TENANT", ("DETAIL", 8), ("WHAT", 8)
+)
 _LEAST_WIDTHS = (8, 15, 8, 24, 0)
 """Of time, kind, tenant, what and the rest: as wide as they usually get, so that what is followed stays in its columns."""
 
@@ -33,19 +37,20 @@ _LEAST_WIDTHS = (8, 15, 8, 24, 0)
 @click.option("--last", type=click.IntRange(1, 1000), default=50, show_default=True, help="The newest so many.")
 @click.option("--all", "is_all", is_flag=True, help="From the first one on that is still kept.")
 @click.option("--everyone", is_flag=True, help="Of every tenant; for admins. Others' jobs come without their names.")
-@output_option("table", "json")
+@output_option("table", "wide", "json")
 @click.pass_context
 def events(ctx: click.Context, follow: bool, job: str, last: int, is_all: bool, everyone: bool, form: str) -> None:
     """What happened to your jobs and your budget, oldest first; for an admin, also to nodes, workers and pools.
 
     With -o json every event is a document on a line of its own: `windlass simulate` replays such a file.
     """
-    client, columns = client_of(ctx), list(_LEAST_WIDTHS)
+    client, widths = client_of(ctx), list(_LEAST_WIDTHS)
+    room = None if form == "wide" else width()
     for events in _happened(client, job, last, is_all=is_all, follow=follow, everyone=everyone):
-        rows = [_row(event) for event in events] if form == "table" else []
-        table.widen(columns, rows)
+        rows = [_row(event) for event in events] if form != "json" else []
+        table.widen(widths, rows)
         for row in rows:
-            say(table.stream_line(row, columns, is_coloured=is_coloured(), width=width()))
+            say(table.stream_line(_COLUMNS, row, widths, is_coloured=is_coloured(), width=room))
         if form == "json":
             for event in events:
                 say(msgspec.json.encode(event).decode())

@@ -10,6 +10,7 @@ from windlass.cli.command import Command, client_of
 from windlass.cli.names import complete_job
 from windlass.cli.output import note, output_option, say, show_json, show_table, show_yaml
 from windlass.cli.render import lists
+from windlass.cli.render.fit import Columns
 from windlass.client.client import Client
 from windlass.client.documents import Manifest
 
@@ -124,10 +125,10 @@ def show_jobs(jobs: Sequence[Manifest], form: str, *, is_single: bool = False) -
         return None
     is_wide = form == "wide"
     headings = lists.JOBS_WIDE if is_wide else lists.JOBS
-    return show_table(headings, lists.job_rows(jobs, time.time(), is_wide=is_wide))
+    return show_table(headings, lists.job_rows(jobs, time.time(), is_wide=is_wide), form)
 
 
-def show_items(items: Sequence[Any], names: Iterable[str], form: str, headings: Sequence[str], rows: Any) -> None:
+def show_items(items: Sequence[Any], names: Iterable[str], form: str, headings: Columns, rows: Any) -> None:
     wanted = set(names)
     items = [item for item in items if not wanted or item.get("name") in wanted or item.get("job") in wanted]
     if form == "json":
@@ -138,6 +139,6 @@ def show_items(items: Sequence[Any], names: Iterable[str], form: str, headings: 
         for item in items:
             say(item["name"])
     elif items:
-        show_table(headings, rows(items))
+        show_table(headings, rows(items), form)
     else:
         note("none")

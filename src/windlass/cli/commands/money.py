@@ -20,7 +20,7 @@ BY = ("day", "tenant", "pool", "job")
 @click.option("--until", metavar="DATE", help="Last day (UTC).  [default: today]")
 @click.option("--tenant", metavar="NAME", help="Another tenant's; for admins.")
 @click.option("--all", "wants_all", is_flag=True, help="Every tenant's; for admins.")
-@output_option("table", "json", "yaml")
+@output_option("table", "wide", "json", "yaml")
 @click.pass_context
 def cost(
     ctx: click.Context,
@@ -46,7 +46,7 @@ def cost(
     if not found["items"]:
         note(f"nothing was charged from {found['since']} to {found['until']}")
         return
-    show_table(money.cost_headings(found["by"]), money.cost_rows(found))
+    show_table(money.cost_columns(found["by"]), money.cost_rows(found), form)
     say(f"total {amount(found['total'])}, {found['since']} to {found['until']}")
 
 
@@ -54,7 +54,7 @@ def cost(
 @click.option("--days", type=click.IntRange(1, 366), default=30, show_default=True, help="How far back to look.")
 @click.option("--tenant", metavar="NAME", help="Another tenant's; for admins.")
 @click.option("--all", "wants_all", is_flag=True, help="Every tenant's; for admins.")
-@output_option("table", "json", "yaml")
+@output_option("table", "wide", "json", "yaml")
 @click.pass_context
 def savings(ctx: click.Context, days: int, tenant: str | None, wants_all: bool, form: str) -> None:
     """Idle runs, needs that were never used, cheaper pools: from what really ran, with the evidence."""
@@ -63,7 +63,7 @@ def savings(ctx: click.Context, days: int, tenant: str | None, wants_all: bool, 
     if show_document(found, form):
         return
     if found["items"]:
-        show_table(money.SAVINGS, money.savings_rows(found))
+        show_table(money.SAVINGS, money.savings_rows(found), form)
     note(f"{found['runs']} runs since {found['since']}, {found['measured']} of them measured by their nodes")
 
 
@@ -71,7 +71,7 @@ def savings(ctx: click.Context, days: int, tenant: str | None, wants_all: bool, 
 @click.argument("tenant")
 @click.option("--open", "wants_open", is_flag=True, help="Open a session now.")
 @click.option("--end", "wants_end", is_flag=True, help="End the open one before its time.")
-@output_option("table", "json", "yaml")
+@output_option("table", "wide", "json", "yaml")
 @click.pass_context
 def burst(ctx: click.Context, tenant: str, wants_open: bool, wants_end: bool, form: str) -> None:
     """Burst sessions of a tenant: beyond its quota for a while, at a price."""
@@ -88,7 +88,7 @@ def burst(ctx: click.Context, tenant: str, wants_open: bool, wants_end: bool, fo
     if wants_open or wants_end:
         say(f"burst session of tenant {tenant} {'opened' if wants_open else 'ended'}")
     if found["items"]:
-        show_table(money.BURSTS, money.burst_rows(found["items"]))
+        show_table(money.BURSTS, money.burst_rows(found["items"]), form)
     else:
         note(f"tenant {tenant} has had no burst session lately")
 

@@ -11,13 +11,24 @@ from windlass.cli.commands.apply import files_option, read_documents
 from windlass.cli.commands.why import started
 from windlass.cli.output import output_option, say, show_document, show_table
 from windlass.cli.render import table
+from windlass.cli.render.fit import columns
 from windlass.cli.render.values import money, span
 from windlass.client.documents import Plan, Planned
+
+PLANNED = columns(
+    ("NAME", "START", "EXPECTED", "PRICE", "PER HOUR", "DETAIL"),
+    ("DETAIL", 20),
+    ("NAME", 16),
+    "PER HOUR",
+    ("DETAIL", 12),
+    "EXPECTED",
+    ("NAME", 8),
+)
 
 
 @click.command(cls=Command)
 @files_option
-@output_option("table", "json", "yaml")
+@output_option("table", "wide", "json", "yaml")
 @click.pass_context
 def plan(ctx: click.Context, files: tuple[str, ...], form: str) -> None:
     """What the jobs of FILE would do if they were submitted now, in this order.
@@ -26,7 +37,7 @@ def plan(ctx: click.Context, files: tuple[str, ...], form: str) -> None:
     """
     found = client_of(ctx).plan([document for file in files for document in read_documents(file)])
     if not show_document(found, form):
-        show_table(("NAME", "START", "EXPECTED", "PRICE", "PER HOUR", "DETAIL"), [_row(one) for one in found["items"]])
+        show_table(PLANNED, [_row(one) for one in found["items"]], form)
         for line in _delays(found):
             say(line)
     ctx.exit(exits.OK if all(one["accepted"] for one in found["items"]) else exits.REFUSED)

@@ -72,7 +72,7 @@ def create(
 
 
 @pools.command("list", cls=Command)
-@output_option("table", "json", "yaml", "name")
+@output_option("table", "wide", "json", "yaml", "name")
 @click.pass_context
 def list_pools(ctx: click.Context, form: str) -> None:
     """The pools you may use."""
@@ -120,7 +120,7 @@ def resume(ctx: click.Context, name: str) -> None:
 @pools.command("history", cls=Command)
 @click.argument("name")
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="At most so many, newest first.")
-@output_option("table", "json", "yaml")
+@output_option("table", "wide", "json", "yaml")
 @click.pass_context
 def history(ctx: click.Context, name: str, limit: int, form: str) -> None:
     """Every change of its size: what was seen, which rule, and what held it back."""
@@ -128,7 +128,7 @@ def history(ctx: click.Context, name: str, limit: int, form: str) -> None:
     if show_document({"items": found}, form):
         return
     if found:
-        show_table(render.HISTORY, render.history_rows(found, time.time()))
+        show_table(render.HISTORY, render.history_rows(found, time.time()), form)
     else:
         note("none yet")
 
@@ -178,7 +178,7 @@ def drain(ctx: click.Context, names: tuple[str, ...]) -> None:
 
 def show_pools(found: Sequence[Document], form: str, *, is_single: bool = False) -> None:
     if not show_manifests("pool", found, form, is_single=is_single):
-        show_table(render.POOLS, render.pool_rows(found, time.time()))
+        show_table(render.POOLS, render.pool_rows(found, time.time()), form)
 
 
 def describe_pool(pool: Document, metrics: Document, form: str = "table") -> None:

@@ -14,7 +14,7 @@ from windlass.cli.render.values import clock_time
     "--window", type=Duration(), metavar="TIME", help="Only so far back, up to 1h.  [default: since the start]"
 )
 @click.option("--tenant", metavar="NAME", help="Another tenant's; for admins.")
-@output_option("table", "json", "yaml")
+@output_option("table", "wide", "json", "yaml")
 @click.pass_context
 def fairness(ctx: click.Context, window: int | None, tenant: str | None, form: str) -> None:
     """What each tenant deserved by its weight, what it received, and how far it is behind.
@@ -29,7 +29,7 @@ def fairness(ctx: click.Context, window: int | None, tenant: str | None, form: s
     if show_document(found, form):
         return
     if found["items"]:
-        show_table(rendered.FAIRNESS, rendered.fairness_rows(found["items"]))
+        show_table(rendered.FAIRNESS, rendered.fairness_rows(found["items"]), form)
         note(f"since {clock_time(found['since'])}")
     else:
         note("nobody has been served yet")
@@ -37,7 +37,7 @@ def fairness(ctx: click.Context, window: int | None, tenant: str | None, form: s
 
 @click.command(cls=Command)
 @click.option("--tenant", metavar="NAME", help="Another tenant's; for admins.")
-@output_option("table", "json", "yaml")
+@output_option("table", "wide", "json", "yaml")
 @click.pass_context
 def queues(ctx: click.Context, tenant: str | None, form: str) -> None:
     """How many jobs wait, by tenant and by what they ask for; who is next, who waits longest, and for what."""
@@ -45,6 +45,6 @@ def queues(ctx: click.Context, tenant: str | None, form: str) -> None:
     if show_document(found, form):
         return
     if found["items"]:
-        show_table(rendered.QUEUES, rendered.queue_rows(found["items"]))
+        show_table(rendered.QUEUES, rendered.queue_rows(found["items"]), form)
     else:
         note("nobody waits")

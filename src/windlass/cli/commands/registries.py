@@ -32,7 +32,7 @@ def login(ctx: click.Context, registry: str, username: str) -> None:
 
 
 @registries.command("list", cls=Command)
-@output_option("table", "json", "yaml", "name")
+@output_option("table", "wide", "json", "yaml", "name")
 @click.pass_context
 def list_logins(ctx: click.Context, form: str) -> None:
     """Registries you are logged in at, and as whom."""

@@ -14,6 +14,7 @@ from windlass.cli.command import Command, client_of
 from windlass.cli.each import each
 from windlass.cli.output import note, output_option, say, show_document, show_table
 from windlass.cli.render import lists
+from windlass.cli.render.fit import Columns
 
 DEFAULT_KEY = "value"
 
@@ -52,7 +53,7 @@ def set_secret(ctx: click.Context, name: str, files: tuple[str, ...], key: str |
 
 
 @secrets.command("list", cls=Command)
-@output_option("table", "json", "yaml", "name")
+@output_option("table", "wide", "json", "yaml", "name")
 @click.pass_context
 def list_secrets(ctx: click.Context, form: str) -> None:
     """Names, keys and who uses them."""
@@ -83,14 +84,14 @@ def rotate_key(ctx: click.Context) -> None:
     say(f"data key {done['key']} is in use")
 
 
-def show_listed(items: list[Any], form: str, named_by: str, headings: tuple[str, ...], rows: Any) -> None:
+def show_listed(items: list[Any], form: str, named_by: str, headings: Columns, rows: Any) -> None:
     if show_document({"items": items}, form):
         return
     if form == "name":
         for item in items:
             say(item[named_by])
     elif items:
-        show_table(headings, rows(items))
+        show_table(headings, rows(items), form)
     else:
         note("none")
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import click
 from msgspec.structs import replace
 
-from windlass.cli.output import is_terminal, note, output_option, say, show_json, show_table
+from windlass.cli.output import is_terminal, note, output_option, say, show_json, show_table, width
 from windlass.cli.progress import counted
 from windlass.cli.render import figures
 from windlass.cli.traces import read_trace, write_lines
@@ -66,7 +66,7 @@ _MAKING = Making()
 )
 @click.option("--html", "page", metavar="FILE", help="Write a page with tables and plots as well.")
 @click.option("--save", "saved", metavar="FILE", help="Write the trace itself, in the Standard Workload Format.")
-@output_option("table", "json")
+@output_option("table", "wide", "json")
 def simulate(
     trace: str | None,
     variants: Sequence[str],
@@ -124,14 +124,14 @@ def _show(report: Report, form: str) -> None:
         return
     say(figures.headline(report))
     say("")
-    show_table(figures.HEADINGS, figures.rows(report))
+    show_table(figures.HEADINGS, figures.rows(report), form)
     say("")
-    for line in figures.curves(report):
+    for line in figures.curves(report, width()):
         say(line)
     headings, rows = figures.tenant_table(report)
     if rows:
         say("")
-        show_table(headings, rows)
+        show_table(headings, rows, form)
 
 
 def _check_names(variants: Sequence[Variant]) -> None:

@@ -116,7 +116,7 @@ def create(
 
 
 @tenants.command("list", cls=Command)
-@output_option("table", "json", "yaml", "name")
+@output_option("table", "wide", "json", "yaml", "name")
 @click.pass_context
 def list_tenants(ctx: click.Context, form: str) -> None:
     """All tenants for admins, else your own: what each may use and what it holds."""
@@ -201,7 +201,7 @@ def issue_token(ctx: click.Context, tenant: str, role: str, ttl: str, subject: s
 
 @tenants.command("tokens", cls=Command)
 @click.argument("tenant")
-@output_option("table", "json", "yaml", "name")
+@output_option("table", "wide", "json", "yaml", "name")
 @click.pass_context
 def list_tokens(ctx: click.Context, tenant: str, form: str) -> None:
     """Tokens that were issued or revoked, by id; never the tokens themselves."""
@@ -212,7 +212,7 @@ def list_tokens(ctx: click.Context, tenant: str, form: str) -> None:
         for token in found:
             say(token["id"])
     elif found:
-        show_table(render.TOKENS, render.token_rows(found, time.time()))
+        show_table(render.TOKENS, render.token_rows(found, time.time()), form)
     else:
         note("none")
 
@@ -235,7 +235,7 @@ def revoke(ctx: click.Context, tenant: str, tokens: tuple[str, ...], unseen: boo
 
 def show_tenants(found: Sequence[TenantManifest], form: str, *, is_single: bool = False) -> None:
     if not show_manifests("tenant", found, form, is_single=is_single):
-        show_table(render.TENANTS, render.tenant_rows(found, time.time()))
+        show_table(render.TENANTS, render.tenant_rows(found, time.time()), form)
 
 
 def describe_tenant(tenant: TenantManifest, form: str = "table", *, only: str = "") -> None:

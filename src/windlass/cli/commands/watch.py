@@ -46,7 +46,7 @@ def watch_one(client: Client, job: Manifest) -> None:
 
 def print_changes(client: Client, names: Iterable[str], form: str, *, kind: str | None = None) -> None:
     """A line, or a JSON document, per change from now on. It ends by Ctrl-C only."""
-    wanted, columns = set(names), list[int]()
+    wanted, widths = set(names), list[int]()
     for job in _changed(client):
         if (wanted and job["metadata"].get("name") not in wanted) or (kind and job["kind"] != kind):
             continue
@@ -55,8 +55,10 @@ def print_changes(client: Client, names: Iterable[str], form: str, *, kind: str 
         elif form == "name":
             say(f"job/{job['metadata'].get('name')}")
         else:
-            row = lists.job_row(job, time.time(), is_wide=form == "wide")
-            say(table.stream_line(row, columns, is_coloured=is_coloured(), width=width()))
+            is_wide = form == "wide"
+            row = lists.job_row(job, time.time(), is_wide=is_wide)
+            room = None if is_wide else width()
+            say(table.stream_line(lists.JOBS, row, widths, is_coloured=is_coloured(), width=room))
 
 
 def _changed(client: Client) -> Iterator[Manifest]:

@@ -9,13 +9,16 @@ from windlass.cli.command import Command, client_of
 from windlass.cli.names import job_argument
 from windlass.cli.output import output_option, say, show_document, show_table, styled
 from windlass.cli.render import table
+from windlass.cli.render.fit import columns
 from windlass.cli.render.values import clock_time, seconds_of, span
 from windlass.client.documents import Advice, Estimate, Gate, Why
+
+GATES = columns(("GATE", "", "WHY"), ("WHY", 16))
 
 
 @click.command(cls=Command)
 @job_argument()
-@output_option("table", "json", "yaml")
+@output_option("table", "wide", "json", "yaml")
 @click.pass_context
 def why(ctx: click.Context, job: str, form: str) -> None:
     """Why JOB waits, and the smallest change that would start it now."""
@@ -28,7 +31,7 @@ def why(ctx: click.Context, job: str, form: str) -> None:
     if not found["gates"]:
         return
     say("")
-    show_table(("GATE", "", "WHY"), [_gate_row(gate) for gate in found["gates"]])
+    show_table(GATES, [_gate_row(gate) for gate in found["gates"]], form)
     say("")
     for line in _outlook(found, time.time()):
         say(line)

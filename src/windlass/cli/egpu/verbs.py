@@ -79,4 +79,4 @@ def _show(jobs: list[Manifest], form: str) -> None:
         return
     is_wide = form == "wide"
     headings = lists.EPHEMERAL_WIDE if is_wide else lists.EPHEMERAL
-    show_table(headings, lists.ephemeral_rows(jobs, time.time(), is_wide=is_wide))
+    show_table(headings, lists.ephemeral_rows(jobs, time.time(), is_wide=is_wide), form)

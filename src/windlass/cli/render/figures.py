@@ -3,23 +3,33 @@
 from collections.abc import Sequence
 from typing import Final
 
+from windlass.cli.render.fit import Columns, columns
 from windlass.cli.render.table import Row
 from windlass.cli.render.values import span
 from windlass.core.foresight.measures import Figures, Report
 from windlass.core.foresight.variant import Variant
 
-HEADINGS: Final = (
-    "VARIANT",
-    "STARTED",
-    "WAIT P50",
-    "P95",
-    "P99",
-    "UTILISATION",
-    "JAIN",
-    "MISSED",
-    "COST",
-    "MAKESPAN",
+HEADINGS: Final = columns(
+    (
+        "VARIANT",
+        "STARTED",
+        "WAIT P50",
+        "P95",
+        "P99",
+        "UTILISATION",
+        "JAIN",
+        "MISSED",
+        "COST",
+        "MAKESPAN",
+        "CHANGED",
+    ),
+    ("CHANGED", 16),
+    ("VARIANT", 12),
     "CHANGED",
+    "P99",
+    "COST",
+    "MISSED",
+    "MAKESPAN",
 )
 TENANT_HEADINGS: Final = ("TENANT", "JOBS", "USED")
 _STEPS: Final = " ▁▂▃▄▅▆▇█"
@@ -30,11 +40,12 @@ def rows(report: Report) -> list[Row]:
     return [_row(figures) for figures in report.figures]
 
 
-def tenant_table(report: Report) -> tuple[list[str], list[Row]]:
+def tenant_table(report: Report) -> tuple[Columns, list[Row]]:
     """Who used most, and how long each waited under every variant."""
     if not report.figures:
-        return [*TENANT_HEADINGS], []
-    headings = [*TENANT_HEADINGS, *(f"P95 {figures.variant.name}" for figures in report.figures)]
+        return columns(TENANT_HEADINGS), []
+    waited = [f"P95 {figures.variant.name}" for figures in report.figures]
+    headings = columns((*TENANT_HEADINGS, *waited), ("TENANT", 12), "USED", *reversed(waited[1:]))
     waits = [{one.tenant: one.waits.p95_ms for one in figures.tenants} for figures in report.figures]
     table: list[Row] = []
     for one in report.figures[0].tenants:
@@ -45,15 +56,18 @@ def tenant_table(report: Report) -> tuple[list[str], list[Row]]:
     return headings, table
 
 
-def curves(report: Report) -> list[str]:
+def curves(report: Report, room: int | None = None) -> list[str]:
     """Jobs that wait and nodes that work, over time; the same scale for all variants."""
     lines = list[str]()
     most = max((max(figures.waiting, default=0) for figures in report.figures), default=0)
     width = max((len(figures.variant.name) for figures in report.figures), default=0)
+    parts = CURVE_WIDTH if room is None else max(1, min(CURVE_WIDTH, room - width - 4))
     lines.append(f"jobs waiting over time (0 … {most:,.0f})")
-    lines += [f"  {figures.variant.name:<{width}}  {spark(figures.waiting, most)}" for figures in report.figures]
+    for figures in report.figures:
+        lines.append(f"  {figures.variant.name:<{width}}  {spark(figures.waiting, most, width=parts)}")
     lines.append("utilisation over time (0 … 100 %)")
-    lines += [f"  {figures.variant.name:<{width}}  {spark(figures.busy, 1.0)}" for figures in report.figures]
+    for figures in report.figures:
+        lines.append(f"  {figures.variant.name:<{width}}  {spark(figures.busy, 1.0, width=parts)}")
     return lines
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from windlass.cli.render.fit import columns
 from windlass.cli.render.table import Cell, Row
 from windlass.cli.render.values import (
     STATE_COLOUR,
@@ -18,14 +19,55 @@ from windlass.cli.render.values import (
 )
 from windlass.client.documents import Document, Login, Manifest, Node, Secret, Volume
 
-JOBS = ("NAME", "STATE", "AGE", "RAN", "WHAT", "DETAIL")
+JOBS = columns(
+    ("NAME", "STATE", "AGE", "RAN", "WHAT", "DETAIL"),
+    ("WHAT", 12),
+    ("DETAIL", 20),
+    "RAN",
+    ("NAME", 18),
+    ("DETAIL", 12),
+    "WHAT",
+    "AGE",
+    ("NAME", 8),
+)
 JOBS_WIDE = ("NAME", "STATE", "AGE", "RAN", "ATTEMPT", "NODE", "CPU", "MEMORY", "GPU", "COST", "UID", "WHAT", "DETAIL")
-EPHEMERAL = ("NAME", "PHASE", "MODEL", "GPU", "AGE", "RAN", "DETAIL")
+EPHEMERAL = columns(
+    ("NAME", "PHASE", "MODEL", "GPU", "AGE", "RAN", "DETAIL"),
+    ("MODEL", 10),
+    ("DETAIL", 16),
+    "GPU",
+    ("NAME", 18),
+    "MODEL",
+    "RAN",
+    ("DETAIL", 12),
+    "AGE",
+    ("NAME", 8),
+)
 EPHEMERAL_WIDE = ("NAME", "PHASE", "MODEL", "GPU", "AGE", "RAN", "NODE", "POD", "ARTIFACTS", "IMAGE", "DETAIL")
-NODES = ("NAME", "STATE", "POOL", "RUNTIME", "RUNS", "CPU FREE", "MEMORY FREE", "GPU FREE")
-VOLUMES = ("NAME", "STATE", "JOB", "NODE", "EXPIRES IN")
-SECRETS = ("NAME", "KEYS", "VERSION", "UPDATED", "USED BY")
-LOGINS = ("REGISTRY", "USERNAME", "UPDATED")
+NODES = columns(
+    ("NAME", "STATE", "POOL", "RUNTIME", "RUNS", "CPU FREE", "MEMORY FREE", "GPU FREE"),
+    ("RUNTIME", 9),
+    ("POOL", 8),
+    ("NAME", 16),
+    "RUNTIME",
+    "GPU FREE",
+    "POOL",
+    ("NAME", 8),
+    "RUNS",
+)
+VOLUMES = columns(
+    ("NAME", "STATE", "JOB", "NODE", "EXPIRES IN"), ("NODE", 8), ("JOB", 8), "JOB", ("NAME", 20), "NODE", ("NAME", 12)
+)
+SECRETS = columns(
+    ("NAME", "KEYS", "VERSION", "UPDATED", "USED BY"),
+    ("USED BY", 12),
+    ("KEYS", 10),
+    ("NAME", 18),
+    "VERSION",
+    ("NAME", 10),
+    "UPDATED",
+)
+LOGINS = columns(("REGISTRY", "USERNAME", "UPDATED"), ("USERNAME", 10), ("REGISTRY", 20), "UPDATED", ("REGISTRY", 12))
 
 
 def state_cell(state: str) -> Cell:
@@ -37,7 +79,7 @@ def job_row(job: Manifest, now: float, *, is_wide: bool = False) -> Row:
     first: list[Cell | str] = [name_of(job), state_cell(state_of(job)), created, ran(job, now)]
     if is_wide:
         first += _wide_part(job)
-    return (*first, what(job, width=80 if is_wide else 32), Cell(detail(job), STATE_COLOUR.get(state_of(job))))
+    return (*first, what(job), Cell(detail(job), STATE_COLOUR.get(state_of(job))))
 
 
 def job_rows(jobs: Iterable[Manifest], now: float, *, is_wide: bool = False) -> list[Row]:

@@ -3,19 +3,31 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from windlass.cli.render.fit import Columns, columns
 from windlass.cli.render.table import Cell, Row
 from windlass.cli.render.values import bytes_of, clock_time, span
 from windlass.cli.render.values import money as amount
 from windlass.client.documents import Document
 
-BURSTS = ("OPENED", "ENDS", "STATE", "BY", "RUNS", "COST")
-SAVINGS = ("SAVES", "KIND", "TENANT", "POOL", "ASKED", "ADVISED", "EVIDENCE")
+BURSTS = columns(("OPENED", "ENDS", "STATE", "BY", "RUNS", "COST"), ("BY", 8), "OPENED", "BY")
+SAVINGS = columns(
+    ("SAVES", "KIND", "TENANT", "POOL", "ASKED", "ADVISED", "EVIDENCE"),
+    ("EVIDENCE", 20),
+    ("POOL", 8),
+    ("TENANT", 12),
+    "POOL",
+    ("EVIDENCE", 12),
+    "EVIDENCE",
+    ("TENANT", 8),
+)
 _BAR = 24
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
-def cost_headings(by: Sequence[str]) -> tuple[str, ...]:
-    return (*(one.upper() for one in by), "COST", "BURST", "LIVE", "RUNS", "RAN", "")
+def cost_columns(by: Sequence[str]) -> Columns:
+    names = [one.upper() for one in by]
+    cut = [(name, 12) for name in names if name != "DAY"]
+    return columns((*names, "COST", "BURST", "LIVE", "RUNS", "RAN", ""), ("", 8), *cut, "LIVE", "BURST", "RAN", "")
 
 
 def cost_rows(found: Document) -> list[Row]:
@@ -77,7 +89,7 @@ def _cost_row(item: Document, by: Sequence[str], most: int) -> Row:
         amount(item["liveCost"]) if item["liveCost"] else "-",
         str(item["runs"]),
         span(item["seconds"]),
-        Cell(bar(item["cost"], most), "blue"),
+        Cell(bar(item["cost"], most), "blue", drawn=lambda width: bar(item["cost"], most, width=width)),
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from windlass.cli.render import table
+from windlass.cli.render.fit import Columns, columns
 from windlass.cli.render.values import (
     STATE_COLOUR,
     age,
@@ -23,6 +24,16 @@ from windlass.cli.render.values import (
 )
 from windlass.client.documents import Happening, LogLine, Manifest, Run
 
+RUNS = columns(
+    ("ATTEMPT", "STATE", "NODE", "STARTED", "RAN", "EXIT", "RUN", "REASON"),
+    ("NODE", 8),
+    "RUN",
+    ("REASON", 10),
+    "NODE",
+    "STARTED",
+)
+EVENTS = columns(("AT", "WHAT", "NODE", "WHY"), ("NODE", 8), ("WHY", 20), "NODE", ("WHY", 12))
+_INDENT = "  "
 _OWN_ROW = {"image", "command", "resources", "env", "secretFiles", "suspend"}
 _USUAL: dict[str, Any] = {
     "retries": 0,
@@ -42,9 +53,16 @@ _USUAL: dict[str, Any] = {
 
 
 def job_page(
-    job: Manifest, happenings: Sequence[Happening], tail: Sequence[LogLine], *, now: float, is_coloured: bool
+    job: Manifest,
+    happenings: Sequence[Happening],
+    tail: Sequence[LogLine],
+    *,
+    now: float,
+    is_coloured: bool,
+    width: int | None = None,
 ) -> list[str]:
-    pen = _Pen(is_coloured)
+    """`width` None means as wide as it takes."""
+    pen = _Pen(is_coloured, width)
     parts = [_head(job, now, pen), _fields(_about(job, now), pen)]
     parts.append(pen.titled("Spec", _fields(_spec(job["spec"]), pen)))
     parts.append(pen.titled("Runs", _runs(job, now, pen)))
@@ -54,14 +72,20 @@ def job_page(
 
 
 class _Pen:
-    def __init__(self, is_coloured: bool) -> None:
+    def __init__(self, is_coloured: bool, width: int | None) -> None:
         self.is_coloured = is_coloured
+        self._width = width
 
     def styled(self, text: str, **style: Any) -> str:
         return click.style(text, **style) if self.is_coloured else text
 
     def titled(self, title: str, lines: list[str]) -> list[str]:
         return [self.styled(title, bold=True), *lines] if lines else []
+
+    def table(self, columns: Columns, rows: Sequence[table.Row]) -> list[str]:
+        width = None if self._width is None else self._width - len(_INDENT)
+        lines = table.lines(columns, rows, is_coloured=self.is_coloured, width=width)
+        return [f"{_INDENT}{line}" for line in lines] if rows else []
 
 
 def _head(job: Manifest, now: float, pen: _Pen) -> list[str]:
@@ -136,8 +160,7 @@ def _runs(job: Manifest, now: float, pen: _Pen) -> list[str]:
         )
         for run in runs
     ]
-    headings = ("ATTEMPT", "STATE", "NODE", "STARTED", "RAN", "EXIT", "RUN", "REASON")
-    return [f"  {line}" for line in table.lines(headings, rows, is_coloured=pen.is_coloured)] if rows else []
+    return pen.table(RUNS, rows)
 
 
 def _run_state(run: Run) -> table.Cell:
@@ -155,8 +178,7 @@ def _events(happenings: Sequence[Happening], now: float, pen: _Pen) -> list[str]
         )
         for event in happenings
     ]
-    headings = ("AT", "WHAT", "NODE", "WHY")
-    return [f"  {line}" for line in table.lines(headings, rows, is_coloured=pen.is_coloured)] if rows else []
+    return pen.table(EVENTS, rows)
 
 
 def _why(event: Happening) -> str:

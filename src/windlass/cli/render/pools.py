@@ -2,13 +2,33 @@
 
 from collections.abc import Iterable
 
+from windlass.cli.render.fit import columns
 from windlass.cli.render.table import Row
 from windlass.cli.render.tenants import flat
 from windlass.cli.render.values import age
 from windlass.client.documents import Document
 
-POOLS = ("NAME", "KIND", "NODES", "WORKERS", "MIN", "MAX", "WORKER", "TENANTS", "PAUSED", "AGE")
-HISTORY = ("WHEN", "BY", "WANTED", "RULE", "HELD BACK BY", "READY", "COMING", "IDLE", "DEPTH")
+POOLS = columns(
+    ("NAME", "KIND", "NODES", "WORKERS", "MIN", "MAX", "WORKER", "TENANTS", "PAUSED", "AGE"),
+    ("TENANTS", 10),
+    "AGE",
+    ("NAME", 16),
+    "KIND",
+    "WORKER",
+    "TENANTS",
+    ("NAME", 8),
+    "PAUSED",
+)
+HISTORY = columns(
+    ("WHEN", "BY", "WANTED", "RULE", "HELD BACK BY", "READY", "COMING", "IDLE", "DEPTH"),
+    ("HELD BACK BY", 12),
+    ("RULE", 16),
+    "DEPTH",
+    "IDLE",
+    "COMING",
+    "READY",
+    ("RULE", 10),
+)
 
 
 def pool_rows(pools: Iterable[Document], now: float) -> list[Row]:

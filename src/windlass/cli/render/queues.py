@@ -3,12 +3,35 @@
 from collections.abc import Sequence
 from typing import Any
 
+from windlass.cli.render.fit import columns
 from windlass.cli.render.money import bar
 from windlass.cli.render.table import Cell, Row
 from windlass.cli.render.values import memory, money, span
 
-FAIRNESS = ("TENANT", "WEIGHT", "WAITING", "DESERVED", "RECEIVED", "LAG", "SHARE", "BEHIND ┃ AHEAD")
-QUEUES = ("TENANT", "CPU", "MEMORY", "GPU", "WAITING", "URGENT", "NEXT", "OLDEST", "STATE", "WHY")
+BALANCE = "BEHIND ┃ AHEAD"
+FAIRNESS = columns(
+    ("TENANT", "WEIGHT", "WAITING", "DESERVED", "RECEIVED", "LAG", "SHARE", BALANCE),
+    (BALANCE, len(BALANCE) + 1),
+    ("TENANT", 12),
+    "WEIGHT",
+    "SHARE",
+    "WAITING",
+    ("TENANT", 8),
+    BALANCE,
+)
+QUEUES = columns(
+    ("TENANT", "CPU", "MEMORY", "GPU", "WAITING", "URGENT", "NEXT", "OLDEST", "STATE", "WHY"),
+    ("NEXT", 12),
+    ("WHY", 20),
+    ("TENANT", 12),
+    "URGENT",
+    "GPU",
+    "NEXT",
+    "OLDEST",
+    ("WHY", 10),
+    "MEMORY",
+    ("TENANT", 8),
+)
 _HALF = 12
 _STATE_COLOUR = {"running": "green", "parked": "yellow", "held": "magenta"}
 
@@ -25,7 +48,7 @@ def fairness_rows(items: Sequence[Any]) -> list[Row]:
             money(item["received"]),
             money(item["lag"]),
             f"{max(0, item['received']) / received:.1%}" if received else "-",
-            Cell(_balance(item["lag"], furthest), "red" if item["lag"] > 0 else "blue"),
+            _balance(item["lag"], furthest),
         )
         for item in items
     ]
@@ -49,10 +72,15 @@ def queue_rows(items: Sequence[Any]) -> list[Row]:
     ]
 
 
-def _balance(lag: int, furthest: int) -> str:
-    if lag > 0:
-        return f"{'█' * len(bar(lag, furthest, width=_HALF)):>{_HALF}}┃"
-    return f"{'':{_HALF}}┃{bar(-lag, furthest, width=_HALF)}"
+def _balance(lag: int, furthest: int) -> Cell:
+    def drawn(width: int) -> str:
+        half = min(_HALF, (width - 1) // 2)
+        if lag > 0:
+            return f"{'█' * len(bar(lag, furthest, width=half)):>{half}}┃"
+        return f"{'':{half}}┃{bar(-lag, furthest, width=half)}"
+
+    whole = 2 * _HALF + 1
+    return Cell(f"{drawn(whole):<{whole}}", "red" if lag > 0 else "blue", drawn=drawn)
 
 
 def _reason(one: Any) -> str:

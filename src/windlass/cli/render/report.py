@@ -167,7 +167,7 @@ def _tenant_chart(report: Report) -> str:
 
 def _tenants(report: Report) -> str:
     headings, rows = said.tenant_table(report)
-    head = "".join(f"<th>{escape(name.lower())}</th>" for name in headings)
+    head = "".join(f"<th>{escape(name.lower())}</th>" for name in headings.headings)
     body = "".join(f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>" for row in rows)
     return f"<div class=card><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
 

@@ -1,46 +1,66 @@
-"""Aligned columns: the same layout for a pipe and a terminal, where states become pills and the last column is cut to fit."""
+"""Aligned columns: the same layout for a pipe and a terminal, where states become pills and columns give way until all fits."""
 
+import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 import click
 from msgspec import Struct
 
-GAP = "  "
-LAST_WIDTH_MIN = 12
+from windlass.cli.render.fit import GAP, LEFT_OUT, Columns, fitted, left_out
+
+_NUMBER_CUT: Final = re.compile(r"(?<!\S)[-+(]?\d\S*\Z", re.ASCII)
 
 
 class Cell(Struct, frozen=True):
     text: str
     colour: str | None = None
     is_pill: bool = False
+    drawn: Callable[[int], str] | None = None
+    """How it looks in so many columns, for what is a picture and not a text: a bar that is cut would lie."""
 
 
 Row = Sequence[Cell | str]
 
 
-def lines(
-    headings: Sequence[str], rows: Iterable[Row], *, is_coloured: bool = False, width: int | None = None
-) -> list[str]:
+class Laid(Struct, frozen=True):
+    """A table as it is shown, and the columns for which there was no room."""
+
+    lines: list[str]
+    left_out: list[str]
+
+
+def laid(
+    headings: Columns | Sequence[str], rows: Iterable[Row], *, is_coloured: bool = False, width: int | None = None
+) -> Laid:
     """`width` None means as wide as it takes. Cells are cleaned of control characters: names and messages are foreign text."""
-    table = [[Cell(h) for h in headings], *([_cell(c) for c in row] for row in rows)]
+    shape = _shape(headings)
+    table = [[Cell(h) for h in shape.headings], *([_cell(c) for c in row] for row in rows)]
     if not is_coloured:
-        table = [[Cell(c.text) for c in row] for row in table]
-    widths = [max(_room(row[i]) for row in table) for i in range(len(headings))]
+        table = [[_plain(c) for c in row] for row in table]
+    widths = [max(_room(row[i]) for row in table) for i in range(len(shape.headings))]
     if width is not None:
-        widths[-1] = min(widths[-1], _room_left(widths, width))
-    shown = [_line(row, widths, is_cut=width is not None) for row in table]
+        widths = fitted(shape, widths, width)
+    shown = [_line(row, widths) for row in table]
     if is_coloured:
         shown[0] = click.style(shown[0], dim=True)
-    return shown
+    return Laid(shown, left_out(shape, widths))
 
 
-def stream_line(row: Row, widths: list[int], *, is_coloured: bool = False, width: int | None = None) -> str:
+def lines(
+    headings: Columns | Sequence[str], rows: Iterable[Row], *, is_coloured: bool = False, width: int | None = None
+) -> list[str]:
+    return laid(headings, rows, is_coloured=is_coloured, width=width).lines
+
+
+def stream_line(
+    shape: Columns, row: Row, widths: list[int], *, is_coloured: bool = False, width: int | None = None
+) -> str:
     """One line of a table whose rows come over time: `widths` remembers the widest so far and only grows."""
-    cells = [_cell(c) if is_coloured else Cell(_cell(c).text) for c in row]
+    cells = [_cell(c) if is_coloured else _plain(_cell(c)) for c in row]
     widen(widths, [cells])
-    last = widths[-1] if width is None else _room_left(widths, width)
-    return _line(cells, [*widths[:-1], last], is_cut=width is not None)
+    return _line(cells, widths if width is None else fitted(shape, widths, width))
 
 
 def widen(widths: list[int], rows: Iterable[Row]) -> None:
@@ -67,40 +87,53 @@ def pill(state: str, colour: str | None, *, is_coloured: bool) -> str:
     return _paint(Cell(state, colour, is_pill=True)) if is_coloured and colour else state
 
 
-def _room_left(widths: Sequence[int], width: int) -> int:
-    """For the last column. Where the others fill the line by themselves it is wrapped anyway, and nothing is cut."""
-    left = width - sum(widths[:-1]) - len(GAP) * (len(widths) - 1)
-    return left if left >= LAST_WIDTH_MIN else 1 << 16
+def _shape(headings: Columns | Sequence[str]) -> Columns:
+    return headings if isinstance(headings, Columns) else Columns(tuple(headings))
 
 
 def _cell(value: Cell | str) -> Cell:
     cell = Cell(value) if isinstance(value, str) else value
-    return Cell(clean(cell.text), cell.colour, cell.is_pill)
+    return Cell(clean(cell.text), cell.colour, cell.is_pill, cell.drawn)
+
+
+def _plain(cell: Cell) -> Cell:
+    return Cell(cell.text, drawn=cell.drawn)
 
 
 def _room(cell: Cell) -> int:
     return columns_of(cell.text) + (2 if cell.is_pill else 0)
 
 
-def _line(row: Sequence[Cell], widths: Sequence[int], *, is_cut: bool) -> str:
+def _line(row: Sequence[Cell], widths: Sequence[int]) -> str:
     parts = list[str]()
-    for index, (cell, width) in enumerate(zip(row, widths, strict=True)):
-        is_last = index == len(widths) - 1
-        shown = _cut(cell, width) if is_last and is_cut else cell
-        parts.append(_paint(shown) + ("" if is_last else " " * (width - _room(shown))))
+    for cell, width in zip(row, widths, strict=True):
+        if width != LEFT_OUT:
+            shown = _cut(cell, width)
+            parts.append(_paint(shown) + " " * (width - _room(shown)))
     return GAP.join(parts).rstrip()
 
 
 def _cut(cell: Cell, width: int) -> Cell:
+    if cell.drawn is not None:
+        return Cell(cell.drawn(width), cell.colour)
     if _room(cell) <= width:
         return cell
+    return Cell(shortened(cell.text, width - (2 if cell.is_pill else 0)), cell.colour, cell.is_pill)
+
+
+def shortened(text: str, width: int) -> str:
+    """With an ellipsis for what is missing. A number is never cut in two: half of one would read as another."""
+    if columns_of(text) <= width:
+        return text
     kept, room = "", 0
-    for c in cell.text:
+    for c in text:
         room += columns_of(c)
         if room > width - 1:
             break
         kept += c
-    return Cell(kept + "…", cell.colour, cell.is_pill)
+    if not text[len(kept)].isspace():
+        kept = _NUMBER_CUT.sub("", kept)
+    return kept.rstrip() + "…"
 
 
 def _paint(cell: Cell) -> str:

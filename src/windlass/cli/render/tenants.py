@@ -3,13 +3,35 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from windlass.cli.render.fit import columns
 from windlass.cli.render.table import Cell, Row
 from windlass.cli.render.values import age, clock_time, memory, seconds_of, span
 from windlass.client.documents import AuditRecord, IssuedToken, TenantManifest
 
-TENANTS = ("NAME", "TIER", "WEIGHT", "POLICY", "CPU", "MEMORY", "GPU", "JOBS", "QUEUED", "AGE")
-TOKENS = ("ID", "SUBJECT", "ROLE", "ISSUED", "ENDS IN", "STATE")
-AUDIT = ("AT", "WHO", "TENANT", "VERB", "KIND", "NAME", "OUTCOME", "ADDRESS", "REQUEST")
+TENANTS = columns(
+    ("NAME", "TIER", "WEIGHT", "POLICY", "CPU", "MEMORY", "GPU", "JOBS", "QUEUED", "AGE"),
+    "AGE",
+    ("NAME", 16),
+    "TIER",
+    "GPU",
+    "WEIGHT",
+    "POLICY",
+    ("NAME", 8),
+)
+TOKENS = columns(
+    ("ID", "SUBJECT", "ROLE", "ISSUED", "ENDS IN", "STATE"), ("SUBJECT", 10), "ISSUED", "ROLE", "ENDS IN", "SUBJECT"
+)
+AUDIT = columns(
+    ("AT", "WHO", "TENANT", "VERB", "KIND", "NAME", "OUTCOME", "ADDRESS", "REQUEST"),
+    "REQUEST",
+    "ADDRESS",
+    ("NAME", 16),
+    ("WHO", 10),
+    "TENANT",
+    ("OUTCOME", 12),
+    "KIND",
+    ("NAME", 10),
+)
 NO_LIMIT = "∞"
 
 _OPEN_TO_ALL = frozenset({"tenants", "pools"})

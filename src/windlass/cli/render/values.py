@@ -131,10 +131,9 @@ def command_line(spec: Mapping[str, Any]) -> str:
     return command if isinstance(command, str) else join(str(word) for word in command)
 
 
-def what(job: Manifest, *, width: int = 32) -> str:
-    """The image; a job without one is named by its command. Cut in the middle of nowhere: `-o json` has all of it."""
-    text: str = job["spec"].get("image") or command_line(job["spec"]) or "-"
-    return text if len(text) <= width else text[: width - 1] + "…"
+def what(job: Manifest) -> str:
+    """The image; a job without one is named by its command."""
+    return job["spec"].get("image") or command_line(job["spec"]) or "-"
 
 
 def memory(quantity: object) -> str:
