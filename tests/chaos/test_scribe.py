@@ -64,6 +64,19 @@ def test_the_scribe_ends_with_a_killed_server_and_the_next_one_goes_on(server: W
     _stands_whole(server.client(), before + after)
 
 
+def test_a_stopped_scribe_of_a_killed_server_does_not_hold_up_the_next_one(server: WindlassServer) -> None:
+    before = [_submit(server.client(), number) for number in range(5)]
+    old = _scribe_of(server)
+    os.kill(old, signal.SIGSTOP)
+    server.kill()
+    server.start()
+    after = [_submit(server.client(), number) for number in range(5, 10)]
+    _stands_whole(server.client(), before + after)
+    assert not _is_there(old)
+    assert _is_there(_scribe_of(server))
+    assert "readmodel.scribe-lost" not in server.log.read_text()
+
+
 def test_the_scribe_ends_with_a_server_that_stops(server: WindlassServer) -> None:
     scribe = _scribe_of(server)
     server.stop()

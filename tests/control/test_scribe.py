@@ -1,7 +1,9 @@
 """The tables that a scribe writes and the server reads: the same answers, the same refusals, and no change taken in twice."""
 
+import fcntl
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -76,6 +78,41 @@ def test_one_that_stands_still_is_ended_and_its_work_taken_over(tmp_path: Path) 
         with pytest.raises(ProcessLookupError):
             os.kill(scribe.pid, 0)
         tables.close()
+
+
+def test_one_that_was_stopped_before_its_server_died_is_ended_by_the_next(tmp_path: Path) -> None:
+    with forked() as old, forked() as new:
+        WrittenTables(tmp_path / "history.db", old).close()
+        os.kill(old.pid, signal.SIGSTOP)
+        old._channel.close()
+        old._answers.close()
+        tables = WrittenTables(tmp_path / "history.db", new)
+        tables.apply([a_change(1)], 1)
+        assert tables.revision() == 1
+        assert tables._own is None, "the new scribe writes, not the server in its stead"
+        assert os.waitid(os.P_PID, old.pid, os.WEXITED | os.WNOWAIT).si_status == signal.SIGKILL  # type: ignore[union-attr]
+        tables.close()
+
+
+def test_a_process_that_only_has_the_pid_of_a_lock_is_left_alone(tmp_path: Path) -> None:
+    """The lock's note is of a holder before this one; its pid has come to somebody who has nothing to do with it."""
+    lock = tmp_path / "history.db-lock"
+    other = subprocess.Popen(["sleep", "600"])
+    holder = lock.open("w")
+    try:
+        fcntl.flock(holder, fcntl.LOCK_EX)
+        holder.write(f"{other.pid} 1".ljust(64))
+        holder.flush()
+        with forked() as scribe:
+            scribe._channel.settimeout(0.5)
+            with pytest.raises(ScribeLost):
+                scribe.call(Open(str(tmp_path / "history.db")))
+            assert other.poll() is None
+            os.kill(scribe.pid, signal.SIGKILL)
+    finally:
+        holder.close()
+        other.kill()
+        other.wait()
 
 
 @pytest.mark.parametrize("is_carried_out", [True, False])

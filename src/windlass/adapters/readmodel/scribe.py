@@ -6,7 +6,6 @@ the same file beside it. It ends when the server's end of the socket closes, how
 """
 
 import contextlib
-import fcntl
 import gc
 import os
 import resource
@@ -21,6 +20,7 @@ from typing import BinaryIO, Final, Never, cast
 import apsw
 from msgspec import Struct, msgpack
 
+from windlass.adapters.readmodel.lock import take_lock
 from windlass.adapters.readmodel.sqlite import SqliteReadTables
 from windlass.core.errors import Unavailable, WindlassError
 from windlass.core.model.calendar import Day
@@ -183,8 +183,7 @@ def _obey(channel: socket.socket) -> None:
 
 def _open(order: Open) -> SqliteReadTables:
     """The lock outlasts a killed server by as long as its scribe needs to see that: two never write."""
-    lock = os.open(f"{order.path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX)
+    take_lock(f"{order.path}-lock")
     return SqliteReadTables(order.path)
 
 
