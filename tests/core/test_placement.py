@@ -186,6 +186,32 @@ def test_a_window_shows_only_what_came_since_its_mark() -> None:
     assert standings.all(now)[1][0].received == 20_000
 
 
+def test_counting_begins_with_the_leadership_and_not_with_the_first_service() -> None:
+    standings = Standings(lambda tenant: 1000)
+    standings.begin(NOW)
+    first = Millis(NOW + 7 * MARK_MS)
+    standings.serve(A, 1_000, first)
+    since, (one,) = standings.all(first)
+    assert (since, one.received) == (NOW, 1_000)
+    since, (one,) = standings.all(first, window_ms=Millis(2 * MARK_MS))
+    assert (since, one.received) == (NOW + 5 * MARK_MS, 1_000)
+    since, (one,) = standings.all(first, window_ms=Millis(60 * MARK_MS))
+    assert (since, one.received) == (NOW, 1_000), "a window longer than the leadership is the leadership"
+
+
+def test_a_quiet_window_is_empty_however_long_ago_the_last_mark_was() -> None:
+    standings = Standings(lambda tenant: 1000)
+    standings.begin(NOW)
+    standings.serve(A, 1_000, NOW)
+    standings.serve(A, 1_000, Millis(NOW + MARK_MS // 2))
+    now = Millis(NOW + 9 * MARK_MS)
+    since, (one,) = standings.all(now, window_ms=MARK_MS)
+    assert (since, one.received) == (NOW + 8 * MARK_MS, 0)
+    standings.serve(A, 5_000, now)
+    since, (one,) = standings.all(now, window_ms=MARK_MS)
+    assert (since, one.received) == (NOW + 8 * MARK_MS, 5_000)
+
+
 def test_rooms_find_and_count_nodes_as_a_sorted_list_of_them_would() -> None:
     chance, rooms, held = random.Random(5), Rooms(), list[tuple[Room, NodeId]]()
     for step in range(6_000):

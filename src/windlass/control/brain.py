@@ -105,6 +105,8 @@ async def rebuild(store: Store, *, epoch: int, policy: Policy, now: Millis = _BE
     """
     world = World(epoch=epoch, policy=policy)
     world.tables.now = now  # whose backoff is over and whose deadline is near is known before the first decision
+    if now != _BEFORE_ALL:
+        world.tables.standings.begin(now)
     for table in KEPT:
         prefix = table_prefix(table)
         snapshot = await store.range(prefix)

@@ -44,7 +44,13 @@ class Standings:
         self._weights = 0
         """Of those that wait."""
         self.since: Millis | None = None
-        self._marks: deque[tuple[Millis, dict[TenantId, tuple[Work, Work]]]] = deque(maxlen=_MARKS)
+        """When counting began: with the leadership, or where nobody says when that was, with the first service."""
+        self._served_at = Millis(0)
+        self._marks: deque[_Mark] = deque(maxlen=_MARKS)
+
+    def begin(self, now: Millis) -> None:
+        """With the leadership, before anybody is served: a quiet hour before the first job is part of what was measured."""
+        self.since = now
 
     def waits(self, tenant: TenantId, does: bool) -> None:
         """Its first job has come, or its last one has left."""
@@ -67,8 +73,9 @@ class Standings:
         """A charge."""
         if self.since is None:
             self.since = now
-        if not self._marks or now >= self._marks[-1][0] + MARK_MS:
+        if not self._marks or now >= self._marks[-1].at + MARK_MS:
             self._mark(now)
+        self._served_at = now
         side = self._side(tenant)
         side.received += work
         weights = self._weights if side.waits else self._weights + side.weight
@@ -86,14 +93,22 @@ class Standings:
             self.serve(tenant, max(work, -self._side(tenant).received), now)
 
     def all(self, now: Millis, *, window_ms: Millis | None = None) -> tuple[Millis, list[Standing]]:
-        """From when on, and everybody's: since the start, or since the newest mark that is no younger than the window."""
+        """From when on, and everybody's: since the start, or in the window, which begins at a mark where service went on."""
         since, before = self.since if self.since is not None else now, dict[TenantId, tuple[Work, Work]]()
-        if window_ms is not None:
-            for at, mark in reversed(self._marks):
-                if at <= now - window_ms:
-                    since, before = at, mark
-                    break
+        if window_ms is not None and now - window_ms > since:
+            since, before = self._at(Millis(now - window_ms))
         return since, [self._standing(tenant, before.get(tenant, (0, 0))) for tenant in self._sides]
+
+    def _at(self, start: Millis) -> "tuple[Millis, dict[TenantId, tuple[Work, Work]]]":
+        """What everybody had by then, or by the newest mark before it. Between two services nothing changes: there it is exact."""
+        if self._served_at < start:
+            return start, self._everyone()
+        known, had = self.since if self.since is not None else start, dict[TenantId, tuple[Work, Work]]()
+        for mark in self._marks:
+            if mark.at > start:
+                return (start, mark.had) if mark.served_at < start else (known, had)
+            known, had = mark.at, mark.had
+        return known, had
 
     def _standing(self, tenant: TenantId, before: tuple[Work, Work]) -> Standing:
         """Never below nothing: what is taken back in a window may have been charged before it, or shared with others then."""
@@ -107,10 +122,12 @@ class Standings:
         )
 
     def _mark(self, now: Millis) -> None:
+        self._marks.append(_Mark(at=now, served_at=self._served_at, had=self._everyone()))
+
+    def _everyone(self) -> dict[TenantId, tuple[Work, Work]]:
         for side in self._sides.values():
             self._settle(side)
-        everyone = {tenant: (side.deserved // _SCALE, side.received) for tenant, side in self._sides.items()}
-        self._marks.append((now, everyone))
+        return {tenant: (side.deserved // _SCALE, side.received) for tenant, side in self._sides.items()}
 
     def _side(self, tenant: TenantId) -> "_Side":
         side = self._sides.get(tenant)
@@ -122,6 +139,14 @@ class Standings:
         if side.waits:
             side.deserved += (self._given - side.seen) * side.weight
         side.seen = self._given
+
+
+class _Mark(Struct, frozen=True, kw_only=True):
+    """What everybody had just before the service at `at`, and since the one before it at `served_at`."""
+
+    at: Millis
+    served_at: Millis
+    had: dict[TenantId, tuple[Work, Work]]
 
 
 class _Side:
