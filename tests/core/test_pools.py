@@ -14,6 +14,8 @@ from windlass.core.model.pool import Measure, Pool, Trigger, WorkerState
 from windlass.core.model.resources import Resources
 from windlass.core.model.spending import total_id
 from windlass.core.model.volume import VolumeState
+from windlass.core.scaling import ScalingStep
+from windlass.core.world import growth
 from windlass.core.world.facts import observe
 from windlass.core.world.growth import give_up, scale, scale_by_hand
 from windlass.core.world.place import place
@@ -321,6 +323,19 @@ def test_a_cordoned_node_takes_nothing_until_it_is_uncordoned_also_over_a_restar
     assert place(world, now=later(1)) == []
     uncordon(world, node.id, now=later(2))
     assert len(place(world, now=later(2))) == 1
+
+
+def test_a_drained_worker_stands_in_its_pools_history_once_and_with_the_reason() -> None:
+    world = a_growing_world()
+    first, _ = grown(world, START, workers=2)
+    assert growth.drain(world, first, now=later(1)).state is NodeState.DRAINING
+    growth.drain(world, first, now=later(2))
+    growth.drain(world, NodeId("n1"), now=later(2))
+    *_, step = told = [one.new for one in world.journal.take(1 << 30) if isinstance(one.new, ScalingStep)]
+    assert [one.verdict.by for one in told] == [2, -1]
+    assert (step.pool, step.at, step.workers) == (GROW, later(1), (first,))
+    assert (step.verdict.by, step.verdict.wanted, step.verdict.rule) == (-1, 1, f"{first} drained by hand")
+    assert (step.seen.ready, step.seen.idle) == (2, 2), "as it was before"
 
 
 def test_a_drain_ends_when_the_last_run_is_over() -> None:

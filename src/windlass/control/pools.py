@@ -92,7 +92,7 @@ class Pools:
         return await self._brain.decide(lambda now: workers.uncordon(self._world, node, now=now))
 
     async def drain(self, node: NodeId) -> tuple[Node, int]:
-        return await self._brain.decide(lambda now: workers.drain(self._world, node, now=now))
+        return await self._brain.decide(lambda now: growth.drain(self._world, node, now=now))
 
     def _equipped(self, pool: Pool) -> Pool:
         """A slice runs what its machine runs."""

@@ -10,12 +10,14 @@ from typing import Final
 from windlass.core.errors import Conflict, Invalid
 from windlass.core.fairness.lanes import Band
 from windlass.core.model.ids import Millis, NodeId, PoolId
+from windlass.core.model.node import Node
 from windlass.core.model.pool import Change, Growth, Measure, Pool, Scaling, Worker, WorkerState
 from windlass.core.model.resources import NOTHING, Resources
 from windlass.core.model.spans import spoken
 from windlass.core.scaling import ScalingStep, Seen, Verdict, judge
 from windlass.core.world.pools import find_pool
 from windlass.core.world.records import Table
+from windlass.core.world.workers import drain as drain_node
 from windlass.core.world.workers import end_worker
 from windlass.core.world.world import World
 
@@ -61,6 +63,22 @@ def scale_by_hand(world: World, pool: PoolId, workers: int, *, now: Millis) -> S
         holds.append("busy")
     verdict = Verdict(by=by, rule="by hand", wanted=workers, held=tuple(held), holds=tuple(holds))
     return _carry_out(world, found, seen, verdict, now)
+
+
+def drain(world: World, node: NodeId, *, now: Millis) -> Node:
+    """No new runs, for good. A worker goes by it, and so its pool shrinks: that stands in the pool's history, with the reason."""
+    fleet = world.tables.fleet
+    worker = fleet.workers.get(node)
+    pool = fleet.pools.get(worker.pool) if worker is not None and worker.state is WorkerState.READY else None
+    if pool is None or pool.scaling is None:
+        return drain_node(world, node, now=now)
+    with world.decision(now) as number:
+        seen = look(world, pool, pool.scaling, now=now)
+        drained = drain_node(world, node, now=now)
+        verdict = Verdict(by=-1, rule=f"{node} drained by hand", wanted=seen.size - 1)
+        step = ScalingStep(pool=pool.id, number=number, at=now, seen=seen, verdict=verdict, workers=(node,))
+        world.put(Table.OUTBOX, step_key(step), step)
+    return drained
 
 
 def give_up(world: World, pool: PoolId, *, now: Millis) -> list[NodeId]:
