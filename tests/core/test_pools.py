@@ -258,6 +258,25 @@ def test_a_worker_takes_so_many_runs_and_then_no_more() -> None:
     assert bury(world, worker, now=later(1))
 
 
+def test_every_way_a_worker_goes_stands_in_the_history_whose_lines_sum_to_the_size() -> None:
+    world = a_growing_world(runs_per_worker=2, ready_within_ms=Millis(10_000))
+    (served,) = grown(world, START, workers=1)
+    wants(world, 2, now=START)
+    place(world, now=START)
+    drained = NodeId(scale_by_hand(world, GROW, 1, now=later(1)).workers[0])
+    join_node(world, node_of(world.tables.fleet.workers[drained], world), now=later(1))
+    growth.drain(world, drained, now=later(2))
+    late = NodeId(scale_by_hand(world, GROW, 1, now=later(3)).workers[0])
+    give_up(world, GROW, now=later(13))
+    told = [entry.new for entry in world.journal.take(1 << 30) if isinstance(entry.new, ScalingStep)]
+    assert sum(step.verdict.by for step in told) == 0
+    assert [(step.verdict.rule, step.workers) for step in told if step.verdict.by < 0] == [
+        (f"{served} has had its 2 runs", (served,)),
+        (f"{drained} drained by hand", (drained,)),
+        (f"{late} did not join within 10 s", (late,)),
+    ]
+
+
 def test_a_worker_that_does_not_come_in_time_is_given_up_and_cannot_join_any_more() -> None:
     world = a_growing_world(ready_within_ms=Millis(10_000))
     step = scale_by_hand(world, GROW, 1, now=START)

@@ -18,7 +18,7 @@ spec:
     cooldownUp: 1
     cooldownDown: 1
     downPerMinute: 100
-    runsPerWorker: 0
+    runsPerWorker: 4
 """
 JOB = """
 apiVersion: windlass.dev/v1
@@ -60,7 +60,11 @@ def test_a_pool_goes_from_nothing_to_its_maximum_and_back_and_its_history_explai
         server.cli("download", name, "-d", str(tmp_path / "out"))
         assert "kept\n" in [path.read_text() for path in (tmp_path / "out").rglob("kept.txt")]
         steps = list(reversed(server.cli("pools", "history", "grow", "-o", "json").json()["items"]))
-        assert (steps[0]["by"], steps[0]["wanted"] >= 1, steps[0]["seen"]["ready"]) == (steps[0]["by"], True, 0)
+        assert (steps[0]["by"] > 0, steps[0]["wanted"] >= 1, steps[0]["seen"]["ready"]) == (True, True, 0)
+        assert any("has had its 4 runs" in step["rule"] for step in steps), (
+            "thirty jobs are more than three workers take"
+        )
+        assert all(step["seen"]["ready"] + step["seen"]["coming"] + max(0, step["by"]) <= 3 for step in steps)
         assert sum(step["by"] for step in steps) == 0
         assert all(step["rule"] and (step["by"] or step["held"]) for step in steps)
         assert [

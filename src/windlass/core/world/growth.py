@@ -7,6 +7,8 @@ knows how many of its jobs wait. Only those that wait for room count; a tenant h
 from itertools import islice
 from typing import Final
 
+from msgspec.structs import replace
+
 from windlass.core.errors import Conflict, Invalid
 from windlass.core.fairness.lanes import Band
 from windlass.core.model.ids import Millis, NodeId, PoolId
@@ -72,18 +74,38 @@ def drain(world: World, node: NodeId, *, now: Millis) -> Node:
     pool = fleet.pools.get(worker.pool) if worker is not None and worker.state is WorkerState.READY else None
     if pool is None or pool.scaling is None:
         return drain_node(world, node, now=now)
-    with world.decision(now) as number:
-        seen = look(world, pool, pool.scaling, now=now)
-        drained = drain_node(world, node, now=now)
-        verdict = Verdict(by=-1, rule=f"{node} drained by hand", wanted=seen.size - 1)
-        step = ScalingStep(pool=pool.id, number=number, at=now, seen=seen, verdict=verdict, workers=(node,))
-        world.put(Table.OUTBOX, step_key(step), step)
-    return drained
+    with world.decision(now):
+        _tell_of_one(world, pool, pool.scaling, node, f"{node} drained by hand", now)
+        return drain_node(world, node, now=now)
+
+
+def count_use(world: World, node: NodeId, now: Millis) -> None:
+    """Part of the decision that places a run there. With the last it may have, a worker is on its way out."""
+    fleet = world.tables.fleet
+    worker = fleet.workers.get(node)
+    if worker is None:
+        return
+    used = replace(worker, runs=worker.runs + 1)
+    world.put(Table.WORKERS, node, used)
+    pool = fleet.pools.get(worker.pool)
+    scaling = pool.scaling if pool is not None else None
+    if pool is not None and scaling is not None and 0 < scaling.runs_per_worker <= used.runs:
+        _tell_of_one(world, pool, scaling, node, f"{node} has had its {scaling.runs_per_worker} runs", now)
+        end_worker(world, used, now=now)
+
+
+def _tell_of_one(world: World, pool: Pool, scaling: Scaling, worker: NodeId, rule: str, now: Millis) -> None:
+    """It goes, and not by the pool's own judgement: a line of the history all the same, or its lines would not sum to its size."""
+    seen = look(world, pool, scaling, now=now)
+    verdict = Verdict(by=-1, rule=rule, wanted=seen.size - 1)
+    step = ScalingStep(pool=pool.id, number=world.number, at=now, seen=seen, verdict=verdict, workers=(worker,))
+    world.put(Table.OUTBOX, step_key(step), step)
 
 
 def give_up(world: World, pool: PoolId, *, now: Millis) -> list[NodeId]:
     """Workers that were asked for and did not come in time: taken back, so that others may be asked for."""
-    _, scaling = _dynamic(world, pool)
+    found, scaling = _dynamic(world, pool)
+    within = spoken(scaling.ready_within_ms // 1000)
     late = [
         worker
         for worker in world.tables.fleet.workers_of(pool)
@@ -92,9 +114,9 @@ def give_up(world: World, pool: PoolId, *, now: Millis) -> list[NodeId]:
     for worker in late:
         with world.decision(now):
             said = f": {worker.problem}" if worker.problem else ""
-            end_worker(
-                world, worker, now=now, problem=f"did not join within {spoken(scaling.ready_within_ms // 1000)}{said}"
-            )
+            problem = f"did not join within {within}{said}"
+            _tell_of_one(world, found, scaling, worker.id, f"{worker.id} {problem}", now)
+            end_worker(world, worker, now=now, problem=problem)
     return [worker.id for worker in late]
 
 

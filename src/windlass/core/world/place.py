@@ -19,9 +19,9 @@ from windlass.core.world.accounts import charge_run, expected_work
 from windlass.core.world.backfill import Yields, find_spot, has_lapsed, review_promise
 from windlass.core.world.bursts import join_burst
 from windlass.core.world.gate import WORKERS_USED, Hold, Start, may_start, nodes_allowed
+from windlass.core.world.growth import count_use
 from windlass.core.world.records import JOBS, RUNS, VOLUMES
 from windlass.core.world.timers import Due
-from windlass.core.world.workers import count_use
 from windlass.core.world.world import World, with_state
 
 _PLACED: Final = JobEvent.PLACED

@@ -1,4 +1,4 @@
-"""Nodes and workers as they come, serve and go: joining, cordon and drain, the reuse limit, the end of a worker.
+"""Nodes and workers as they come, serve and go: joining, cordon and drain, the end of a worker.
 
 A worker is given back only when nothing runs on it; what its runs left behind stays with the machine it was on.
 """
@@ -62,19 +62,6 @@ def drain(world: World, node: NodeId, *, now: Millis) -> Node:
             end_worker(world, worker, now=now)
             return world.tables.nodes[node]
         return _set_state(world, found, NodeState.DRAINING, now)
-
-
-def count_use(world: World, node: NodeId, now: Millis) -> None:
-    """Part of the decision that places a run there. With the last it may have, a worker is on its way out."""
-    worker = world.tables.fleet.workers.get(node)
-    if worker is None:
-        return
-    used = replace(worker, runs=worker.runs + 1)
-    world.put(Table.WORKERS, node, used)
-    pool = world.tables.fleet.pools.get(worker.pool)
-    limit = pool.scaling.runs_per_worker if pool is not None and pool.scaling is not None else 0
-    if limit and used.runs >= limit:
-        end_worker(world, used, now=now)
 
 
 def end_worker(world: World, worker: Worker, *, now: Millis, problem: str = "") -> None:
