@@ -328,12 +328,13 @@ async def behind_an_own_job(scene: Scene) -> None:
         quota=Quota(resources=Resources(cpu_millis=3000, memory_bytes=GIB)), burst=BurstPolicy(sessions_per_day=0)
     )
     await scene.runs("other-one", **cores(1))
-    await scene.submit("large", **cores(3))
+    await scene.submit("large", **cores(3), priority=5)
     await scene.submit("mine", **cores(1))
     found = await scene.why()
     assert held_by(found)[0] == "order"
     assert found["ahead"]["names"][:1] in ([], ["large"])
     first = advised(found, "priority")
+    assert first["values"] == {"priority": "6"}
     await scene.again(priority=int(first["values"]["priority"]), **cores(1))
 
 

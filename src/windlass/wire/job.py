@@ -21,6 +21,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from windlass.core.errors import Fault
+from windlass.core.model.bounds import PRIORITY
 from windlass.core.model.ids import Millis, PoolId
 from windlass.core.model.job import JobKind, JobSpec, OnLostNode
 from windlass.core.model.money import Micros
@@ -250,7 +251,7 @@ class JobSpecDocument(Strict):
     expected_seconds: Annotated[int, Field(ge=1, le=SECONDS_MAX)] | None = None
     sla: Literal["5m", "15m", "1h", "4h", "24h"] | None = None
     retries: Annotated[int, Field(ge=0, le=100)] = 0
-    priority: Annotated[int, Field(ge=-100, le=100)] = 0
+    priority: Annotated[int, Field(ge=PRIORITY.least, le=PRIORITY.most)] = 0
     ttl_seconds_after_finished: Seconds = 0
     volume_ttl: Seconds = Field(default=3600, alias=VOLUME_TTL)
     volume_ttl_too: Seconds | None = Field(default=None, alias=VOLUME_TTL_ALIAS)

@@ -2,18 +2,20 @@
 
 from msgspec.structs import replace
 
-from tests.core.pool_home import GROW, START, a_growing_world, wants
+from tests.core.pool_home import GROW, START, a_growing_world, node_of, wants
 from windlass.core.foresight.gate import GateName
 from windlass.core.foresight.gates import gates, holding
 from windlass.core.foresight.why import Estimate, Why, why
-from windlass.core.model.ids import Millis, TenantId
+from windlass.core.model.ids import Millis, NodeId, TenantId
 from windlass.core.model.job import Job
 from windlass.core.model.pool import Change, Growth
 from windlass.core.model.tenant import Quota, QuotaPolicy, Tenant
 from windlass.core.scaling import grows_again_at
+from windlass.core.world.growth import drain, scale_by_hand
 from windlass.core.world.place import place
 from windlass.core.world.records import Table
 from windlass.core.world.submit import submit
+from windlass.core.world.workers import join_node
 from windlass.core.world.world import World
 from windlass.testing.builders import GIB, a_job_id, a_node, a_submission, a_world
 
@@ -89,3 +91,14 @@ def test_a_suspended_job_is_to_be_released_also_where_it_then_waits() -> None:
     (advice,) = why(world, held, now=NOW).advice
     assert (advice.does, advice.command) == ("release", f"windlass release {held.name}")
     assert advice.says == "release it; then it waits for its turn"
+
+
+def test_no_worker_that_is_being_given_back_is_advised_to_be_uncordoned() -> None:
+    world = a_growing_world(workers_max=1)
+    (name,) = scale_by_hand(world, GROW, 1, now=START).workers
+    worker = world.tables.fleet.workers[NodeId(name)]
+    join_node(world, node_of(worker, world), now=START)
+    drain(world, worker.id, now=START)
+    (job,) = wants(world, now=START)
+    assert place(world, now=START) == []
+    assert "uncordon" not in [one.does for one in why(world, job, now=START).advice]

@@ -5,6 +5,7 @@ admin can do. Only those that really start it are kept; but for the release of a
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
@@ -16,6 +17,7 @@ from windlass.core.errors import Excess, WindlassError
 from windlass.core.foresight.gate import Gate, GateName
 from windlass.core.foresight.growing import serving
 from windlass.core.model.amounts import cores, money, size, spoken
+from windlass.core.model.bounds import PRIORITY
 from windlass.core.model.ids import JobId, Millis, NodeId
 from windlass.core.model.job import Job
 from windlass.core.model.money import Micros
@@ -30,14 +32,13 @@ from windlass.core.world.place import place
 from windlass.core.world.pools import change_pool
 from windlass.core.world.records import Table
 from windlass.core.world.requests import cancel, release
-from windlass.core.world.workers import join_node
+from windlass.core.world.workers import join_node, uncordon
 from windlass.core.world.world import World
 
 ADVICE_MAX: Final = 3
 _PLACINGS: Final = 32
 """In one trial: a change that lets so many others go first is not the smallest."""
 _CANDIDATES_MAX: Final = 12
-_AHEAD_OF_ALL: Final = 1_000
 _FIELD: Final = {"quota-cpu": "cpu_millis", "quota-memory": "memory_bytes", "quota-gpu": "gpus"}
 
 Change = Callable[[World, Millis], object]
@@ -101,7 +102,7 @@ def _candidates(world: World, job: Job, gate: Gate | None, now: Millis) -> Itera
             yield from _more_workers(world, job, now)
             yield from _add_node(world, job)
         case GateName.ORDER:
-            yield from _go_first(job)
+            yield from _go_first(world, job)
             yield from _cancel_own(world, job, is_waiting=True)
         case GateName.BACKOFF | GateName.IMAGE:
             return  # only time helps, and it is on its way
@@ -267,7 +268,12 @@ def _uncordon(world: World) -> Iterator[tuple[Advice, Change]]:
         says = f"uncordon {node.id}, which is {node.state}"
         command = f"windlass nodes uncordon {node.id}"
         advice = Advice(does="uncordon", says=says, command=command, is_admins=True)
-        yield advice, _node(replace(node, state=NodeState.ACTIVE))
+        yield advice, partial(_uncordoned, node.id)
+
+
+def _uncordoned(node: NodeId, world: World, now: Millis) -> object:
+    """By the verb itself: it refuses a worker that is being given back."""
+    return uncordon(world, node, now=now)
 
 
 def _more_workers(world: World, job: Job, now: Millis) -> Iterator[tuple[Advice, Change]]:
@@ -318,10 +324,16 @@ def _add_node(world: World, job: Job) -> Iterator[tuple[Advice, Change]]:
     yield Advice(does="add-node", says=says, is_admins=True), _node(another)
 
 
-def _go_first(job: Job) -> Iterator[tuple[Advice, Change]]:
-    says = f"submit it again with a higher priority than {job.priority}"
-    values = (("priority", str(job.priority + 1)),)
-    yield Advice(does="priority", says=says, values=values), _job(replace(job, priority=job.priority + _AHEAD_OF_ALL))
+def _go_first(world: World, job: Job) -> Iterator[tuple[Advice, Change]]:
+    """One above the first of each of its tenant's lanes: above all of its own that wait."""
+    fronts = [lane.front for lane in world.tables.queue.lanes() if lane.share.tenant == job.tenant]
+    first = max((front.priority for front in fronts if front is not None), default=job.priority) + 1
+    if first > PRIORITY.most:
+        return
+    advice = Advice(
+        does="priority", says=f"submit it again with the priority {first}", values=(("priority", str(first)),)
+    )
+    yield advice, _job(replace(job, priority=first))
 
 
 def _job(changed: Job) -> Change:

@@ -24,6 +24,7 @@ class Bound(Struct, frozen=True):
 _HOUR_MS: Final = 3_600_000
 MONEY: Final = Bound(0, 10**15)
 """Micro-units: a thousand million."""
+PRIORITY: Final = Bound(-100, 100)
 WEIGHT: Final = Bound(WEIGHT_LEAST, 10_000)
 CPU_MILLIS: Final = Bound(0, 10**9)
 MEMORY_BYTES: Final = Bound(0, 1 << 60)
