@@ -11,6 +11,7 @@ import pytest
 
 from tests.api.home import manifest
 from tests.api.live import LiveHome, live_home
+from windlass.api.outgoing import head_of
 from windlass.api.server import HEAD_BYTES_MAX, listen, serve
 from windlass.core.errors import Unavailable
 
@@ -40,6 +41,52 @@ async def test_a_job_goes_in_over_a_real_connection() -> None:
             assert answer.status == 201
             assert "server" not in answer.headers
             assert answer.headers["x-request-id"]
+
+
+def a_submit(live: LiveHome, name: str, *lines: str) -> bytes:
+    """The very bytes of a request to the hot door."""
+    body = json.dumps(manifest("true", name=name, suspend=True)).encode()
+    bearer = live.api.bearer()["Authorization"]
+    head = [
+        "POST /api/v1/jobs HTTP/1.1",
+        "Host: localhost",
+        f"Authorization: {bearer}",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+        *lines,
+    ]
+    return "\r\n".join(head).encode() + b"\r\n\r\n" + body
+
+
+async def test_submits_sent_in_one_breath_are_answered_in_their_order_and_the_last_closes() -> None:
+    async with live_home() as live:
+        answers = await raw(live, a_submit(live, "first") + a_submit(live, "second", "Connection: close"))
+        first, second = answers.split(b"HTTP/1.1 201 Created\r\n")[1:]
+        assert b'"name":"first"' in first
+        assert b'"name":"second"' in second
+        assert b"connection: close\r\n" not in first
+        assert b"connection: close\r\n" in second
+        for answer in (first, second):
+            head, _, body = answer.partition(b"\r\n\r\n")
+            lines = dict(line.split(b": ", 1) for line in head.split(b"\r\n"))
+            assert int(lines[b"content-length"]) == len(body)
+            assert lines[b"location"].endswith(json.loads(body)["metadata"]["uid"].encode())
+            assert lines[b"x-request-id"]
+            assert lines[b"windlass-revision"]
+            assert lines[b"cache-control"] == b"no-store"
+
+
+async def test_a_connection_that_nobody_uses_any_more_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windlass.api.server._KEEP_ALIVE_SECONDS", 0.05)
+    async with live_home() as live:
+        answers = await raw(live, a_submit(live, "first") + a_submit(live, "second"))
+        assert answers.count(b"HTTP/1.1 201") == 2  # and `raw` came back, though nobody asked for an end
+
+
+def test_a_line_break_never_gets_into_a_head() -> None:
+    message = {"status": 201, "headers": [(b"location", b"/api\r\nset-cookie: mine")], "body": b""}
+    with pytest.raises(RuntimeError, match="line break"):
+        head_of(message, is_last=False)
 
 
 async def test_five_megabytes_of_json_are_too_large_before_they_are_read() -> None:

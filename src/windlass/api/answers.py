@@ -5,8 +5,10 @@ from typing import Any, Final
 
 import msgspec
 from starlette.responses import Response
+from starlette.types import Message
 
 from windlass.api.context import REVISION_HEADER, Context
+from windlass.api.outgoing import WHOLE_ANSWER
 from windlass.core.model.job import JobState
 from windlass.core.model.views import JobView
 from windlass.wire.render import job_manifest
@@ -30,10 +32,10 @@ def raw_answer(
         raw.append((_REVISION, b"%d" % revision))
     if headers:
         raw += [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
-    return _RawResponse(body, status, raw)
+    return RawResponse(body, status, raw)
 
 
-class _RawResponse(Response):
+class RawResponse(Response):
     """A response whose head is at hand: nothing is looked for in it or added to it. One is made for every submit."""
 
     def __init__(self, body: bytes, status: int, headers: list[tuple[bytes, bytes]]) -> None:
@@ -41,6 +43,10 @@ class _RawResponse(Response):
         self.status_code = status
         self.raw_headers = headers
         self.background = None
+
+    def whole(self) -> Message:
+        """As one message, for a server that takes such."""
+        return {"type": WHOLE_ANSWER, "status": self.status_code, "headers": self.raw_headers, "body": self.body}
 
 
 def manifest_of(context: Context, view: JobView) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from windlass.api.context import REVISION_HEADER, STALE_HEADER
+from windlass.api.outgoing import WHOLE_ANSWER
 from windlass.api.problems import Misdirected, error_response, internal_response
 from windlass.api.seats import Crowd
 from windlass.control.acting import acting
@@ -23,6 +24,7 @@ RawHeaders = list[tuple[bytes, bytes]]
 _REQUEST_ID: Final = REQUEST_ID_HEADER.encode()
 _REVISION: Final = REVISION_HEADER.encode()
 _STALE: Final = STALE_HEADER.encode()
+_HEADS: Final = ("http.response.start", WHOLE_ANSWER)
 _ALWAYS: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 
 _log = structlog.get_logger()
@@ -52,14 +54,15 @@ class Envelope:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         before = acting.set(None)
         try:
-            await self._pass(scope, receive, send)
+            if scope["type"] == "http":
+                await self._serve(scope, receive, send)
+            else:
+                await self._pass(scope, receive, send)
         finally:
             acting.reset(before)  # whoever called us in its own task, as tests do, is not the one who asked
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            await self._serve(scope, receive, send)
-        elif scope["type"] == "websocket" and not self._is_host_ours(scope):
+        if scope["type"] == "websocket" and not self._is_host_ours(scope):
             await send({"type": "websocket.close", "code": 1008, "reason": "not a name of this server"})
         else:
             if scope["type"] == "websocket":
@@ -128,7 +131,7 @@ class _Answer:
         self.status = 0
 
     async def send(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
+        if message["type"] in _HEADS:
             self.status = message["status"]
             headers = message["headers"] = list(message.get("headers", ()))
             self._stamp(headers, self._scope)

@@ -12,6 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from windlass.api.answers import RawResponse
+from windlass.api.outgoing import WHOLE_ANSWER
 from windlass.api.problems import answer_error
 from windlass.api.routes import NamedRoute
 from windlass.core.errors import WindlassError
@@ -51,7 +53,10 @@ class HotApp(FastAPI):
             response = await route.endpoint(request)
         except WindlassError as error:
             response = await answer_error(request, error)
-        await response(scope, receive, send)
+        if isinstance(response, RawResponse) and WHOLE_ANSWER in scope.get("extensions", ()):
+            await send(response.whole())
+        else:
+            await response(scope, receive, send)
 
 
 class _HotRequest(Request):

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from windlass.api.bodies import WHOLE
+from windlass.api.outgoing import OFFER, Outgoing, WholeCycle
 from windlass.api.sse import ENDLESS
 from windlass.core.errors import Unavailable
 
@@ -21,7 +22,6 @@ HEAD_BYTES_MAX: Final = 32 * 1024
 HEAD_SECONDS_MAX: Final = 20.0
 """For the head of a request, and from the connection to the first: who opens sockets and says nothing is shown out."""
 GRACE_SECONDS: Final = 3
-_HELD_BYTES_MAX: Final = 64 * 1024
 _WEBSOCKET_FRAME_MAX: Final = 1 << 20
 _BACKLOG: Final = 2048
 _KEEP_ALIVE_SECONDS: Final = 65
@@ -78,14 +78,17 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     _head_bytes = 0
     _is_in_head = True
     _patience: asyncio.TimerHandle | None = None
+    _idle_since: float | None = None
 
     def connection_made(self, transport: Any) -> None:
-        super().connection_made(cast(asyncio.Transport, _Outgoing(transport, self.loop)))
+        super().connection_made(cast(asyncio.Transport, Outgoing(transport, self.loop)))
         self._wait_for_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
         super().connection_lost(exc)
+        if self.timeout_keep_alive_task is not None:
+            self.timeout_keep_alive_task.cancel()
 
     def on_message_begin(self) -> None:
         self._head_bytes = 0
@@ -93,17 +96,28 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        self._count(len(url))
+        self._head_bytes += len(url)
+        if self._head_bytes > HEAD_BYTES_MAX:
+            self._refuse_head(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._count(len(name) + len(value))
+        self._head_bytes += len(name) + len(
+            value
+        )  # counted here and judged rarely: every header of every request passes
+        if self._head_bytes > HEAD_BYTES_MAX:
+            self._refuse_head(len(name) + len(value))
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._is_in_head = False
-        if self._head_bytes <= HEAD_BYTES_MAX:
-            super().on_headers_complete()
+        if self._head_bytes > HEAD_BYTES_MAX:
+            return
+        before = self.cycle
+        super().on_headers_complete()
+        if self.cycle is not before:
+            self.cycle.__class__ = WholeCycle  # uvicorn names its own where it makes one; its task has not begun yet
+            self.scope["extensions"] = OFFER
 
     def on_message_complete(self) -> None:
         self.scope["state"][WHOLE] = True  # a body that came along with its head is whole before anyone asks for it
@@ -119,6 +133,29 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         elif self._patience is None:
             self._wait_for_head()
 
+    def on_response_complete(self) -> None:
+        """As uvicorn's, but for the timer: one a connection, that looks when it was last used, instead of one an answer."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+            return
+        self._idle_since = self.loop.time()
+        if self.timeout_keep_alive_task is None:
+            self._close_when_idle()
+
+    def _unset_keepalive_if_required(self) -> None:
+        self._idle_since = None
+
+    def _close_when_idle(self) -> None:
+        idle = self.loop.time() - self._idle_since if self._idle_since is not None else 0.0
+        if idle >= self.timeout_keep_alive:
+            self.timeout_keep_alive_handler()
+        else:
+            self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive - idle, self._close_when_idle)
+
     def shutdown(self) -> None:
         """Followers end at once: what they wait for may never come, and they know how to come back."""
         super().shutdown()
@@ -130,10 +167,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
                 self.transport.write(b"0\r\n\r\n")
             self.transport.close()
 
-    def _count(self, size: int) -> None:
-        was_within = self._head_bytes <= HEAD_BYTES_MAX
-        self._head_bytes += size
-        if was_within and self._head_bytes > HEAD_BYTES_MAX:
+    def _refuse_head(self, last: int) -> None:
+        """Once: when the last piece took it over the bound."""
+        if self._head_bytes - last <= HEAD_BYTES_MAX:
             self.transport.write(_TOO_LARGE)
             self.transport.close()
 
@@ -144,40 +180,6 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
-
-
-class _Outgoing:
-    """A transport that holds what is written until the end of the loop's turn: the head and the body of an answer leave as one
-    packet, by one call, and whoever reads them wakes once."""
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport = transport
-        self._loop = loop
-        self._held: list[bytes] = []
-        self._held_bytes = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def write(self, data: bytes) -> None:
-        if not self._held:
-            self._loop.call_soon(self._flush)
-        self._held.append(data)
-        self._held_bytes += len(data)
-        if self._held_bytes > _HELD_BYTES_MAX:
-            self._flush()
-
-    def is_closing(self) -> bool:
-        return self._transport.is_closing()
-
-    def close(self) -> None:
-        self._flush()
-        self._transport.close()
-
-    def _flush(self) -> None:
-        held, self._held, self._held_bytes = self._held, [], 0
-        if held and not self._transport.is_closing():
-            self._transport.write(b"".join(held))
 
 
 class _Server(uvicorn.Server):
