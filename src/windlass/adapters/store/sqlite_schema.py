@@ -17,6 +17,8 @@ APPLICATION_ID = 0x57_4C_53_53
 """`WLSS` in the file's header: `file(1)` and we know whose it is."""
 
 BUSY_MILLISECONDS = 5_000
+_STATEMENTS_KEPT = 192
+"""Prepared: one for every number of rows that a commit may put at once, and the others."""
 
 
 class Migration(Struct, frozen=True):
@@ -86,7 +88,7 @@ def _check_ours(connection: apsw.Connection) -> None:
 
 
 def _connect(path: Path) -> apsw.Connection:
-    connection = apsw.Connection(os.fspath(path), statementcachesize=64)
+    connection = apsw.Connection(os.fspath(path), statementcachesize=_STATEMENTS_KEPT)
     connection.set_busy_timeout(BUSY_MILLISECONDS)
     connection.pragma("temp_store", "memory")
     return connection

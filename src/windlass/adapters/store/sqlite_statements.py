@@ -4,6 +4,7 @@ Writing functions take the `Transaction` of the writer's batch; reading ones a c
 """
 
 from collections.abc import Sequence
+from functools import cache
 
 import apsw
 import msgspec
@@ -19,9 +20,8 @@ _PUT = """
     INSERT INTO items (key, value, created, modified, lease) VALUES {rows}
     ON CONFLICT (key) DO UPDATE SET value = excluded.value, modified = excluded.modified, lease = excluded.lease
 """
-_ROWS_AT_ONCE = (64, 16, 4, 1)
-_PUTS = {rows: _PUT.format(rows=", ".join(["(?, ?, ?, ?, ?)"] * rows)) for rows in _ROWS_AT_ONCE}
-"""Each statement that is run lets go of the interpreter and has to get it back: many rows are put by few."""
+_ROWS_AT_ONCE = 128
+"""Each statement that is run lets go of the interpreter and has to get it back: most commits are put by one."""
 _RANGE = "SELECT key, value, created, modified FROM items WHERE key {first} ?1 {end} ORDER BY key LIMIT ?3"
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -68,16 +68,17 @@ def commit(tx: Transaction, writes: Sequence[Write], expect: Sequence[Expect], l
 
 
 def _put_all(connection: apsw.Connection, puts: Sequence[Put], revision: int) -> None:
-    at = 0
-    for rows in _ROWS_AT_ONCE:
-        while len(puts) - at >= rows:
-            values = [
-                value
-                for put in puts[at : at + rows]
-                for value in (put.key.encode(), put.value, revision, revision, put.lease)
-            ]
-            connection.execute(_PUTS[rows], values)
-            at += rows
+    for at in range(0, len(puts), _ROWS_AT_ONCE):
+        part = puts[at : at + _ROWS_AT_ONCE]
+        values: list[apsw.SQLiteValue] = []
+        for put in part:
+            values += (put.key.encode(), put.value, revision, revision, put.lease)
+        connection.execute(_put_statement(len(part)), values)
+
+
+@cache
+def _put_statement(rows: int) -> str:
+    return _PUT.format(rows=", ".join(["(?, ?, ?, ?, ?)"] * rows))
 
 
 def grant(tx: Transaction, ttl_seconds: int) -> int:
