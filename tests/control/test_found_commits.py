@@ -83,6 +83,34 @@ def test_a_reader_after_a_restart_does_not_wait_for_a_revision_that_holds_no_dec
     assert run_virtual(main) == (True, 0.0)
 
 
+def test_commits_gather_for_the_read_model_until_their_time_is_over_or_somebody_looks() -> None:
+    async def main(loop: VirtualLoop) -> tuple[float, float, float]:
+        store, tables = MemoryStore(), SqliteReadTables(":memory:")
+        world, committer = await a_leader(store, loop)
+        newest = partial(getattr, committer, "revision")
+        read_model = ReadModel(tables, store, newest=newest, offload=in_place, gathering_seconds=10)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(committer.run)
+            tasks.start_soon(read_model.run)
+            for n in range(3):
+                await committer.durable(world.set_tenant(Tenant(id=TenantId(f"t{n}")), now=NOW))
+            while tables.revision() < committer.revision:
+                await anyio.sleep(1)
+            unseen = loop.time()
+            await committer.durable(world.set_tenant(Tenant(id=LOCAL_TENANT), now=NOW))
+            await anyio.sleep(1)
+            assert await read_model.caught_up()
+            looked_at = loop.time()
+            async with read_model.follow(tenant=None):
+                await committer.durable(world.set_tenant(Tenant(id=LOCAL_TENANT, weight=2), now=NOW))
+                while tables.revision() < committer.revision:
+                    await anyio.sleep(1)
+            tasks.cancel_scope.cancel()
+        return unseen, looked_at - unseen, loop.time() - looked_at
+
+    assert run_virtual(main) == (10.0, 1.0, 1.0)
+
+
 def test_what_a_refused_commit_took_back_is_decided_again_soon() -> None:
     """Not at the next safety net, half a minute later."""
 

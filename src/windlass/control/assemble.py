@@ -60,9 +60,10 @@ async def assemble(
     provisioners: Mapping[str, Provisioner] | None = None,
     writing: Offload | None = None,
     patience_seconds: float = PATIENCE_SECONDS,
+    gathering_seconds: float = 0,
 ) -> ControlPlane:
     """`runtime` is this machine's own; `others` are those of nodes that are elsewhere. `patience_seconds`:
-    how long a reader waits for the read model to have what was decided before."""
+    how long a reader waits for the read model to have what was decided before; `gathering_seconds`: see `ReadModel`."""
     epoch, fence = await take_epoch(store, epoch_seen=epoch_seen)
     world, revision, marked_at = await rebuild(store, epoch=epoch, policy=policy or Policy(), now=clock.now())
     committer = Committer(world, store, clock, failpoints, fence=fence, revision=revision, marked_at=marked_at)
@@ -78,6 +79,7 @@ async def assemble(
         offload=offload,
         writing=writing,
         patience_seconds=patience_seconds,
+        gathering_seconds=gathering_seconds,
     )
     webhooks = Webhooks(brain, read_model, fetcher)
     committer.listen(webhooks.committed)

@@ -59,10 +59,12 @@ class ReadModel:
         offload: Offload,
         writing: Offload | None = None,
         patience_seconds: float = PATIENCE_SECONDS,
+        gathering_seconds: float = 0,
     ) -> None:
         """`newest` tells the revision of the newest durable decision: what a reader who just wrote must see.
 
-        `writing`: where the tables can be read while they are written, how the writing verbs are called.
+        `writing`: where the tables can be read while they are written, how the writing verbs are called. `gathering_seconds`: how
+        long commits may wait for others to be taken in with, while nobody follows and nobody waits for them.
         """
         self._tables = tables
         self._store = store
@@ -70,8 +72,12 @@ class ReadModel:
         self._offload = offload
         self._writing = writing or offload
         self._patience_seconds = patience_seconds
+        self._gathering_seconds = gathering_seconds
         self._revision = tables.revision()
         self._advanced = anyio.Event()
+        self._waits = 0
+        """How many wait for a revision at this moment."""
+        self._looked_for = anyio.Event()
         self._followers: dict[MemoryObjectSendStream[JobView], TenantId | None] = {}
 
     async def run(self) -> None:
@@ -85,14 +91,12 @@ class ReadModel:
         """Wait until `revision` (or the newest at this moment) is taken in; False when it is not in time."""
         wanted = self._newest() if revision is None else revision
         with anyio.move_on_after(self._patience_seconds if timeout is None else timeout):
-            while self._revision < wanted:
-                await self._advanced.wait()
+            await self._reach(wanted)
         return self._revision >= wanted
 
     async def beyond(self, revision: int) -> None:
         """Wait until something after `revision` is taken in."""
-        while self._revision <= revision:
-            await self._advanced.wait()
+        await self._reach(revision + 1)
 
     @property
     def revision(self) -> int:
@@ -154,6 +158,7 @@ class ReadModel:
         """Live changes, newest state per change. A follower too slow for its backlog is ended, and begins again with a list."""
         send, receive = anyio.create_memory_object_stream[JobView](_FOLLOWER_BACKLOG)
         self._followers[send] = tenant
+        self._looked_for.set()
         try:
             async with receive:
                 yield (view async for view in receive if after is None or view.revision > after)
@@ -171,7 +176,26 @@ class ReadModel:
         ):
             tasks.start_soon(_hand_on, commits, send)
             async for first in receive:
+                await self._gather()
                 await self._take_in([*first, *_waiting(receive)])
+
+    async def _gather(self) -> None:
+        """Of a flood of commits fewer, larger batches cost less by a third. Whoever comes to look ends it at once."""
+        if self._gathering_seconds and not self._waits and not self._followers:
+            self._looked_for = anyio.Event()
+            with anyio.move_on_after(self._gathering_seconds):
+                await self._looked_for.wait()
+
+    async def _reach(self, revision: int) -> None:
+        if self._revision >= revision:
+            return
+        self._waits += 1
+        self._looked_for.set()
+        try:
+            while self._revision < revision:
+                await self._advanced.wait()
+        finally:
+            self._waits -= 1
 
     async def _take_in(self, changes: Sequence[Change]) -> None:
         revision = changes[-1].revision
