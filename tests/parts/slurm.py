@@ -43,6 +43,11 @@ class Slurm:
     def directory(self) -> Path:
         return self._controller.directory
 
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Of its daemons."""
+        return self._munge.pid, self._controller.pid, self._node.pid
+
     def run(self, *command: str) -> str:
         done = subprocess.run(
             command, env=self.environment, cwd=self.directory, capture_output=True, text=True, check=True
