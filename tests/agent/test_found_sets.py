@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from windlass.agent.agent import Agent
 from windlass.core.model.assignment import Assignment, Assignments
-from windlass.core.model.facts import Fact, RunEnded, RunStarted
+from windlass.core.model.facts import Fact, RunEnded, RunStarted, VolumeMade
 from windlass.core.model.ids import JobId, NodeId, RunId, TenantId, VolumeId
 from windlass.core.model.job import JobSpec
 from windlass.core.model.node import Node
@@ -47,13 +47,22 @@ class ScriptedLink:
         self.facts += facts
 
 
+class SlowRecords(ScriptedLink):
+    """Where it takes long until a volume is on record."""
+
+    async def report(self, facts: Sequence[Fact]) -> None:
+        if any(isinstance(fact, VolumeMade) for fact in facts):
+            await anyio.sleep(10)
+        await super().report(facts)
+
+
 class Bench:
     """An agent on a fake machine, on virtual time."""
 
-    def __init__(self, loop: VirtualLoop, **machine: object) -> None:
+    def __init__(self, loop: VirtualLoop, link: ScriptedLink | None = None, **machine: object) -> None:
         clock = VirtualClock(loop)
         self.machine = FakeMachine(clock, **machine)  # type: ignore[arg-type]
-        self.link = ScriptedLink()
+        self.link = link or ScriptedLink()
         self.journal = MemoryJournal(Disk())
         self.agent = Agent(
             a_node("n1"),
@@ -137,6 +146,43 @@ def test_the_same_set_twice_and_a_stop_after_it_lead_to_one_start_and_one_end() 
         ]
 
     assert run_virtual(main) == (1, [RunStarted, RunEnded])
+
+
+def test_a_container_is_made_while_its_volume_goes_on_record_and_starts_only_after() -> None:
+    async def main(loop: VirtualLoop) -> tuple[Phase, Phase, list[type[Fact]]]:
+        bench = Bench(loop, SlowRecords())
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(bench.agent.run)
+            bench.tell(1, an_assignment())
+            await anyio.sleep(5)
+            meanwhile = bench.machine.containers[RUN].phase
+            await anyio.sleep(10)
+            after = bench.machine.containers[RUN].phase
+            tasks.cancel_scope.cancel()
+        return meanwhile, after, [type(fact) for fact in bench.link.facts]
+
+    assert run_virtual(main) == (Phase.CREATED, Phase.RUNNING, [VolumeMade, RunStarted])
+
+
+def test_a_run_that_runs_though_the_journal_knows_nothing_of_it_is_followed_and_not_started_again() -> None:
+    async def main(loop: VirtualLoop) -> tuple[int, list[type[Fact]]]:
+        first = Bench(loop)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(first.agent.run)
+            first.tell(1, an_assignment())
+            await anyio.sleep(5)
+            tasks.cancel_scope.cancel()
+        second = Bench(loop)
+        second.machine.containers = first.machine.containers
+        second.machine.starts = first.machine.starts
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(second.agent.run)
+            second.tell(1, an_assignment())
+            await anyio.sleep(60)
+            tasks.cancel_scope.cancel()
+        return second.machine.starts[RUN], [type(fact) for fact in second.link.facts]
+
+    assert run_virtual(main) == (1, [VolumeMade, RunStarted, RunEnded])
 
 
 def test_what_a_run_used_is_reported_with_its_end_and_nothing_of_one_too_short_to_be_looked_at() -> None:

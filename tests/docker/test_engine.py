@@ -19,6 +19,8 @@ from tests.parts.podman import PodmanService
 from tests.parts.registry import Registry
 from tests.parts.waiting import wait_until
 from windlass.adapters.runtime.docker import DockerRuntime, find_engine, finding
+from windlass.adapters.runtime.docker.engine import Engine
+from windlass.adapters.runtime.docker.runtime import SETTLE
 from windlass.core.errors import Conflict, Invalid, Unavailable
 from windlass.core.model.assignment import Assignment
 from windlass.core.model.ids import JobId, Millis, RunId, TenantId, VolumeId
@@ -397,6 +399,34 @@ async def test_a_run_is_started_once_however_many_successors_try(
     await runtime.wait(assignment.run)
     starts = [event for event in docker_engine.events(began, container=["race-1"]) if event["Action"] == "start"]
     assert len(starts) == 1
+
+
+async def test_what_was_just_made_is_started_without_a_look_and_nothing_else_is(
+    runtime: DockerRuntime, docker_engine: DockerEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = time.time()
+    looks: list[str] = []
+    whole = Engine.call
+
+    async def call(engine: Engine, method: str, path: str, **options: Any) -> Any:
+        looks.extend([path] if path.endswith("/json") else [])
+        return await whole(engine, method, path, **options)
+
+    monkeypatch.setattr(Engine, "call", call)
+    for name, pause, looks_wanted in (("fresh", 0, 0), ("stale", SETTLE, 1)):
+        assignment = an_assignment(name, "true")
+        await runtime.ensure_volume(assignment.volume, labels={})
+        await runtime.create(assignment)
+        looks.clear()
+        runtime._own_creations[assignment.run] = Millis(runtime._own_creations[assignment.run] - pause)
+        await runtime.start(assignment.run)
+        assert len(looks) == looks_wanted, name
+        await runtime.wait(assignment.run)
+        await runtime.start(assignment.run)  # asked for again, and left alone
+    started = [
+        event for event in docker_engine.events(began, container=["fresh-1", "stale-1"]) if event["Action"] == "start"
+    ]
+    assert len(started) == 2
 
 
 async def test_the_engine_that_answers_is_found(docker_engine: DockerEngine) -> None:

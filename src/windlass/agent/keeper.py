@@ -106,13 +106,15 @@ class Keeper:
 
     async def _bring_up(self) -> RunEnded | None:
         """Started (now or before the crash): None. Else how it ended without running."""
-        seen = await self._observe()
-        if seen.phase in (Phase.RUNNING, Phase.EXITED):
-            return None
-        if seen.phase is Phase.ABSENT and self._stager.journal.was_started(self.assignment.run):
-            return verdict.vanished(self.assignment)
-        if seen.phase is Phase.CREATED and seen.error:
-            return verdict.refused(self.assignment, seen)
+        if self._stager.journal.was_started(self.assignment.run):
+            seen = await self._observe()
+            if seen.phase in (Phase.RUNNING, Phase.EXITED):
+                return None
+            if seen.phase is Phase.ABSENT:
+                return verdict.vanished(self.assignment)
+            if seen.phase is Phase.CREATED and seen.error:
+                return verdict.refused(self.assignment, seen)
+        # Else nothing of ours let it start, and a look would tell nothing: `create` and `start` leave alone what is there.
         await self._failpoints.reach("agent.after_ack_before_create")
         return await self._until_stopped(self._prepare_and_start)
 
@@ -145,12 +147,24 @@ class Keeper:
         await self._pull(handed)
         async with self._start_slots:  # more at once would only multiply each one's latency
             await self._patiently(lambda: self._stager.stage(assignment, self._progress))
-            await self._patiently(lambda: self._runtime.create(assignment, handed=handed))
+            await self._create(handed)
             await self._failpoints.reach("agent.after_create_before_start")
             with anyio.CancelScope(shield=True):  # between the note and the act, a cancel must not leave a doubt
                 await self._stager.journal.note_starting(assignment.run, now=self._clock.now())
                 await self._patiently(lambda: self._runtime.start(assignment.run, handed=handed))
         await self._failpoints.reach("agent.after_start_before_report")
+
+    async def _create(self, handed: Handed) -> None:
+        """The container, while the volume goes on record: both are there before anything starts."""
+        refusal: WindlassError | None = None
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._stager.announce, self.assignment)
+            try:
+                await self._patiently(lambda: self._runtime.create(self.assignment, handed=handed))
+            except WindlassError as why:  # kept out of the task group, which would wrap it
+                refusal = why
+        if refusal is not None:
+            raise refusal
 
     async def _handed(self) -> Handed:
         """Its secrets and its login, for this start only: they are on no disk of ours, so an agent that comes later asks too."""

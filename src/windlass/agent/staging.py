@@ -39,7 +39,11 @@ class Stager:
         )
         if not self.journal.is_staged(volume):
             await self._fill(assignment, progress)
-        await self._report(VolumeMade(volume=volume, node=self._node))
+
+    async def announce(self, assignment: Assignment) -> None:
+        """The volume, once it is staged; on record when this returns."""
+        if not assignment.spec.guest:
+            await self._report(VolumeMade(volume=assignment.volume, node=self._node))
 
     async def _fill(self, assignment: Assignment, progress: Progress) -> None:
         inputs = assignment.spec.inputs

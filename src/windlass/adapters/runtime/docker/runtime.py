@@ -2,7 +2,8 @@
 
 The one thing that must never happen is a second start. Engines start an exited container again when asked, so `start` looks
 first, one at a time per run; and it looks twice at a container that this process did not create itself, because a killed
-agent's start may still be on its way inside the engine.
+agent's start may still be on its way inside the engine. What it made a moment ago it starts without a look: whoever else would
+start it is still between its two.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -81,7 +82,8 @@ class DockerRuntime:
         self._slices = Slices(engine, owner)
         self._secret_files = MemoryFiles(f"{owner.installation}-{owner.node}")
         self._known: dict[RunId, Known] = {}
-        self._own_creations: set[RunId] = set()
+        self._own_creations: dict[RunId, Millis] = {}
+        """Since when at most they have been there."""
         self._failures: dict[RunId, str] = {}
         """Why a start failed, for engines that keep no record of it (Podman)."""
         self._stopped: set[RunId] = set()
@@ -141,7 +143,7 @@ class DockerRuntime:
         run = assignment.run
         secrets = self._secrets_directory(run) if handed.files else ""
 
-        parent = await self._slices.parent(assignment.slice)
+        parent, began = await self._slices.parent(assignment.slice), self._clock.now()
 
         def config(facts: Facts) -> dict[str, Any]:
             return run_container(
@@ -158,7 +160,7 @@ class DockerRuntime:
                 return
         else:
             self._known[run] = Known(container, assignment.spec.wants_terminal)
-            self._own_creations.add(run)
+            self._own_creations[run] = began
         await self._open_volume(assignment)
         if handed.files:
             await self._give_files(run, handed)
@@ -375,19 +377,13 @@ class DockerRuntime:
         """Into memory, for the user the container runs as; an agent that finds the container made writes them anew."""
         record = await self._inspect(run)
         if record is None:
-            raise NotFound(f"no container for run {run}", code="run-not-found")
+            raise _no_container(run)
         user = await user_of(self._engine, str(record["Id"]), str(record["Config"].get("User") or ""))
         self._secret_files.put(run, handed.files, user=user, group=user)
 
     async def _start(self, run: RunId) -> None:
-        seen = await self._startable(run)
-        if seen.phase is Phase.CREATED and run not in self._own_creations:
-            await self._clock.sleep_until(Millis(self._clock.now() + SETTLE))
-            seen = await self._startable(run)
-        if seen.phase is not Phase.CREATED:
+        if not self._is_just_made(run) and not await self._is_startable(run):
             return
-        if seen.error:
-            raise StartFailed(seen.error)
         known = await self._require(run)
         if known.has_terminal:
             await self._attach_early(run, known)
@@ -398,7 +394,7 @@ class DockerRuntime:
                 raise
             await self._explain(run, exc)
         finally:
-            self._own_creations.discard(run)
+            self._own_creations.pop(run, None)
 
     async def _attach_early(self, run: RunId, known: Known) -> None:
         with suppress(WindlassError):  # without it the first words are in the log all the same: no reason not to start
@@ -415,15 +411,26 @@ class DockerRuntime:
             raise
         return stream
 
-    async def _startable(self, run: RunId) -> Observed:
+    def _is_just_made(self, run: RunId) -> bool:
+        made = self._own_creations.get(run)
+        return made is not None and self._clock.now() - made < SETTLE
+
+    async def _is_startable(self, run: RunId) -> bool:
         seen = await self.observe(run)
+        if seen.phase is Phase.CREATED and run not in self._own_creations:
+            await self._clock.sleep_until(Millis(self._clock.now() + SETTLE))
+            seen = await self.observe(run)
         if seen.phase is Phase.ABSENT:
-            raise NotFound(f"no container for run {run}", code="run-not-found")
-        return seen
+            raise _no_container(run)
+        if seen.phase is Phase.CREATED and seen.error:
+            raise StartFailed(seen.error)
+        return seen.phase is Phase.CREATED
 
     async def _explain(self, run: RunId, refused: WindlassError) -> None:
         """The engine refused a start: did it run all the same, and if not, why?"""
         seen = await self.observe(run)
+        if seen.phase is Phase.ABSENT:
+            raise _no_container(run)
         if seen.phase is not Phase.CREATED:
             return
         self._failures[run] = seen.error or readable_start_error(refused.message)
@@ -450,7 +457,7 @@ class DockerRuntime:
     async def _require(self, run: RunId) -> Known:
         known = await self._identify(run)
         if known is None:
-            raise NotFound(f"no container for run {run}", code="run-not-found")
+            raise _no_container(run)
         return known
 
     async def _inspect(self, run: RunId) -> Mapping[str, Any] | None:
@@ -474,7 +481,7 @@ class DockerRuntime:
 
     def _forget(self, run: RunId) -> None:
         self._known.pop(run, None)
-        self._own_creations.discard(run)
+        self._own_creations.pop(run, None)
         self._failures.pop(run, None)
         self._stopped.discard(run)
 
@@ -487,3 +494,7 @@ class DockerRuntime:
             except NotFound:
                 continue
         return len(ours)
+
+
+def _no_container(run: RunId) -> NotFound:
+    return NotFound(f"no container for run {run}", code="run-not-found")
