@@ -5,6 +5,7 @@ warms both and does not count, and medians are compared: whatever else the machi
 has come to rest: what Slurm still writes down, and what our scribe still takes in, is nobody's handicap.
 """
 
+import os
 import subprocess
 import tempfile
 import time
@@ -86,7 +87,8 @@ def turns(rates: list[float]) -> str:
 
 
 def rest(slurm: Slurm, server: WindlassServer) -> None:
-    """Until neither side does anything any more."""
+    """Until neither side does anything any more, and what either left to the disk is written."""
+    os.sync()
     mine = psutil.Process(server.pid)
     processes = [mine, *mine.children(recursive=True), *map(psutil.Process, slurm.pids)]
     wait_for(lambda: used_share(processes) < AT_REST, PATIENCE_SECONDS, "both sides to come to rest")
