@@ -4,10 +4,12 @@ It shares no code with the product, so that a fault in the product's adapter can
 """
 
 import base64
+import contextlib
 import http.client
 import json
 import socket
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,6 +80,17 @@ class EngineApi:
     def ask(self, path: str, **query: Any) -> Any:
         """GET, decoded."""
         return json.loads(self.call("GET", path, query=query))
+
+    def stream(self, path: str, **query: Any) -> "Stream":
+        """GET whose answer does not end by itself, such as `/events`."""
+        connection = _UnixConnection(self.socket, timeout=300)
+        connection.request("GET", f"/{API_VERSION}{path}?{urlencode(_query(query))}")
+        wire = connection.sock  # held here: the connection lets go of it when the answer closes it
+        response = connection.getresponse()
+        if response.status >= 400:
+            raise EngineRefused(response.status, _message(response.read()))
+        wire.settimeout(None)  # it may say nothing for hours
+        return Stream(wire, response)
 
     def answers(self, timeout: float = 30) -> bool:
         """Whether the engine speaks at all."""
@@ -161,7 +174,10 @@ class EngineApi:
     # what happened
 
     def events(self, since: float, until: float | None = None, **filters: list[str]) -> list[dict[str, Any]]:
-        """Everything recorded between two wall-clock times, oldest first; `until` is now unless told."""
+        """What the engine remembers of the time between two wall-clock times, oldest first; `until` is now unless told.
+
+        Docker remembers its last 256, whatever they are: who counts follows `stream("/events")` instead.
+        """
         # Nanoseconds in the text: whole seconds would lose what just happened.
         query = {"since": f"{since:.9f}", "until": f"{until or time.time():.9f}", "filters": filters}
         return [json.loads(line) for line in self.call("GET", "/events", query=query).splitlines() if line.strip()]
@@ -176,6 +192,22 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
         self.sock.connect(str(self._path))
+
+
+class Stream:
+    """The lines of an answer as they come; `end` from another thread ends them."""
+
+    def __init__(self, wire: socket.socket, response: http.client.HTTPResponse) -> None:
+        self._wire = wire
+        self._response = response
+
+    def __iter__(self) -> Iterator[bytes]:
+        while line := self._response.readline():
+            yield line
+
+    def end(self) -> None:
+        with contextlib.suppress(OSError):  # it ended before us
+            self._wire.shutdown(socket.SHUT_RDWR)
 
 
 def _query(query: dict[str, Any]) -> dict[str, str]:
