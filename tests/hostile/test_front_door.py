@@ -45,7 +45,7 @@ BODIES: dict[str, bytes] = {
     "an image with a command": text(image="busybox;id"),
     "a workdir that climbs": text(workdir="/../../etc"),
     "unlimited pids": text(pidsLimit=-1),
-    "a webhook to the metadata service": text(webhook={"url": "http://169.254.169.254@x/"}),
+    "a webhook that hides its host behind a user name": text(webhook={"url": "http://169.254.169.254@x/"}),
     "a body that is a list": b"[]",
     "a body that is a text": b'"job"',
     "a body that is nothing": b"",
@@ -173,6 +173,26 @@ async def test_no_address_inside_is_copied_from_and_none_leaves_a_trace() -> Non
             assert FORBIDDEN not in answer.json()["detail"]
         assert await api.trace() == before
         assert bird.hits == []
+
+
+async def test_no_webhook_to_an_address_inside_is_accepted_and_none_leaves_a_trace() -> None:
+    fetcher = HttpFetcher(allowed_networks=[f"{ALLOWED}/32"])
+    async with api_home(fetcher=fetcher) as api:
+        before = await api.trace()
+        for url in [one for one in LITERALS if one != "http://metadata.google.internal/"]:
+            asked = manifest("true", webhook={"url": url.replace("PORT", "8000")})
+            answers = {
+                "": await api.client.post("/api/v1/jobs", json=asked),
+                "items[0].": await api.client.post("/api/v1/jobs/bulk", json={"items": [asked]}),
+            }
+            applied = await api.client.put("/api/v1/jobs/told", json=asked)
+            planned = await api.client.post("/api/v1/plan", json={"items": [asked]})
+            for under, answer in (*answers.items(), ("", applied), ("items[0].", planned)):
+                assert answer.status_code == 400, (url, answer.text)
+                assert [fault["field"] for fault in answer.json()["faults"]] == [f"{under}spec.webhook.url"], url
+        assert await api.trace() == before
+        await api.submit("true", suspend=True, webhook={"url": f"http://{ALLOWED}:8000/"})
+        await api.submit("true", suspend=True, webhook={"url": "https://hooks.example/"})
 
 
 @pytest.mark.parametrize("target", ["../x", "/etc/passwd", "/artifacts", "a/../b", "", "a\0b", "x" * 2000])

@@ -110,12 +110,16 @@ def create_app(
         metrics=metrics,
         limits=limits,
         seats=Seats(limits.streams_max),
-        manifests=Manifests(runtime=plane.runtime_kind, preset_image=preset_image, pools=plane.pool_runtimes),
+        manifests=Manifests(
+            runtime=plane.runtime_kind,
+            preset_image=preset_image,
+            pools=plane.pool_runtimes,
+            may_reach=fetcher.may_reach,
+        ),
         rates=rates or Rates(),
         signer=signer,
         has_open_metrics=has_open_metrics,
         version=version,
-        preset_image=preset_image,
     )
     _open_doors(app)
     _wrap(app, _envelope(app.context, hosts))

@@ -53,7 +53,6 @@ class Context:
     signer: Signer
     has_open_metrics: bool
     version: str
-    preset_image: str = ""
 
 
 def context_of(connection: HTTPConnection) -> Context:

@@ -21,7 +21,6 @@ from windlass.core.model.views import JobQuery, JobView
 from windlass.wire import schema
 from windlass.wire.expected import Form
 from windlass.wire.faults import invalid
-from windlass.wire.job import read_manifest
 from windlass.wire.names import DNS_LABEL_EXPECTED, is_dns_label, read_labels
 from windlass.wire.render import asked_for, spec_document
 
@@ -86,10 +85,7 @@ async def apply_job(
     """Make it so: created when absent, left alone when it is already as written, refused when it differs."""
     # The manifest first: who wrote a bad name there is told so, with everything else that is wrong.
     _, data = await read_document(request, bytes_max=here.limits.manifest_bytes_max, takes_yaml=True)
-    plane = here.plane
-    submission = read_manifest(
-        data, runtime=plane.runtime_kind, preset_image=here.preset_image, pools=plane.pool_runtimes
-    )
+    submission = here.manifests.judge(data)
     if not is_dns_label(name):
         raise Invalid("not a job's name", faults=[Fault("name", DNS_LABEL_EXPECTED)])
     if submission.name not in ("", name):

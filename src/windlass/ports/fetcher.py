@@ -23,6 +23,11 @@ class Fetched(Protocol):
 
 
 class Fetcher(Protocol):
+    def may_reach(self, url: str) -> bool:
+        """By its looks alone, for whoever takes an address to use it later: False of one whose host is written as an address
+        that is out of bounds. A name, and what is no URL, is judged when it is used."""
+        ...
+
     def get(self, url: str, *, bytes_max: int) -> AbstractAsyncContextManager[Fetched]:
         """Follows redirects. Invalid (code `url`, `address`) for what may not be reached, FetchFailed for what did not work."""
         ...

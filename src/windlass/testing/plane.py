@@ -43,6 +43,9 @@ _PATIENCE_SECONDS = 60.0
 class NoFetcher:
     """Reaches nothing."""
 
+    def may_reach(self, url: str) -> bool:
+        return True
+
     def get(self, url: str, *, bytes_max: int) -> AbstractAsyncContextManager[Fetched]:
         self._refuse(url)
 

@@ -6,14 +6,20 @@ from typing import Final
 from windlass.core.errors import Fault, Invalid
 from windlass.core.model.submission import Submission
 from windlass.wire.faults import FAULTS_MAX, invalid
-from windlass.wire.job import NO_POOLS, read_manifest
+from windlass.wire.job import NO_POOLS, MayReach, anywhere, read_manifest
 
 _APPLIED: Final = frozenset({"Tenant", "Pool"})
 """Kinds that have a door of their own."""
 
 
 def read_bulk(
-    data: object, *, items_max: int, runtime: str, preset_image: str = "", pools: Mapping[str, str] = NO_POOLS
+    data: object,
+    *,
+    items_max: int,
+    runtime: str,
+    preset_image: str = "",
+    pools: Mapping[str, str] = NO_POOLS,
+    may_reach: MayReach = anywhere,
 ) -> list[Submission]:
     """All of them, or Invalid with the faults of all (as many as are shown)."""
     items = _items(data, items_max)
@@ -26,7 +32,9 @@ def read_bulk(
             )
             continue
         try:
-            submissions.append(read_manifest(item, runtime=runtime, preset_image=preset_image, pools=pools))
+            submissions.append(
+                read_manifest(item, runtime=runtime, preset_image=preset_image, pools=pools, may_reach=may_reach)
+            )
         except Invalid as exc:
             faults += [Fault(f"items[{number}].{fault.field}", fault.message) for fault in exc.faults]
         if len(faults) >= FAULTS_MAX:

@@ -5,7 +5,7 @@ written, so that those faults come together with the others.
 """
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
@@ -287,18 +287,28 @@ class JobDocument(Strict):
 
 
 NO_POOLS: Final[Mapping[str, str]] = {}
+MayReach = Callable[[str], bool]
+"""Whether an address may be told of a job's end, as far as its looks say."""
+
+
+def anywhere(url: str) -> bool:
+    return True
 
 
 def read_manifest(
-    data: object, *, runtime: str, preset_image: str = "", pools: Mapping[str, str] = NO_POOLS
+    data: object,
+    *,
+    runtime: str,
+    preset_image: str = "",
+    pools: Mapping[str, str] = NO_POOLS,
+    may_reach: MayReach = anywhere,
 ) -> Submission:
     """What the document asks for, or Invalid with every fault. `preset_image` is what kind EphemeralAccelerationJob runs
     when it names no image of its own; `pools` are those that run something else than `runtime`."""
     if pools:
         runtime = pools.get(_pool_of(data), runtime)
-    document = validate(
-        JobDocument, data, what="the manifest", more=_presence_faults(data, runtime=runtime, preset_image=preset_image)
-    )
+    faults = _presence_faults(data, runtime=runtime, preset_image=preset_image)
+    document = validate(JobDocument, data, what="the manifest", more=(*faults, *_reach_faults(data, may_reach)))
     return to_core(document, runtime=runtime, preset_image=preset_image)
 
 
@@ -389,6 +399,16 @@ def _presence_faults(data: object, *, runtime: str, preset_image: str) -> list[F
     if VOLUME_TTL in spec and VOLUME_TTL_ALIAS in spec:
         faults.append(Fault(f"spec.{VOLUME_TTL_ALIAS}", f"is another name of {VOLUME_TTL}; give one of them"))
     return faults
+
+
+def _reach_faults(data: object, may_reach: MayReach) -> list[Fault]:
+    """An address that is refused at each delivery would be a webhook that nobody ever hears: better said now."""
+    spec = data.get("spec") if isinstance(data, Mapping) else None
+    webhook = spec.get("webhook") if isinstance(spec, Mapping) else None
+    url = webhook.get("url") if isinstance(webhook, Mapping) else None
+    if not isinstance(url, str) or may_reach(url):
+        return []
+    return [Fault("spec.webhook.url", "leads to a private or special network, which is never reached from here")]
 
 
 def _twice(spec: Mapping[str, Any]) -> list[str]:

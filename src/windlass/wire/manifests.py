@@ -18,7 +18,7 @@ from windlass.core.model.submission import Submission
 from windlass.wire.bulk import read_bulk
 from windlass.wire.documents import DocumentLimits, read_json, read_one
 from windlass.wire.faults import validate
-from windlass.wire.job import NO_POOLS, MetadataDocument, pairs, read_manifest
+from windlass.wire.job import NO_POOLS, MayReach, MetadataDocument, anywhere, pairs, read_manifest
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -34,7 +34,15 @@ _PART_BYTES_MAX: Final = 4096
 class Manifests:
     """Bound to what this server runs. Used by the loop and by threads: a verdict lost in a race is made again."""
 
-    def __init__(self, *, runtime: str, preset_image: str = "", pools: Mapping[str, str] = NO_POOLS) -> None:
+    def __init__(
+        self,
+        *,
+        runtime: str,
+        preset_image: str = "",
+        pools: Mapping[str, str] = NO_POOLS,
+        may_reach: MayReach = anywhere,
+    ) -> None:
+        self._may_reach = may_reach
         self._runtime = runtime
         self._pools = pools
         self._preset_image = preset_image
@@ -52,10 +60,10 @@ class Manifests:
                 return self._judge_apart(parts, _inside(limits, levels=1))
             except Invalid:
                 pass  # said again below, of the whole
-        return self._judge(read_json(raw, limits=limits))
+        return self.judge(read_json(raw, limits=limits))
 
     def read_document(self, raw: bytes, media_type: str, *, limits: DocumentLimits) -> Submission:
-        return self._judge(read_one(raw, media_type, limits=limits))
+        return self.judge(read_one(raw, media_type, limits=limits))
 
     def read_batch(self, raw: bytes, *, items_max: int, limits: DocumentLimits) -> list[Submission]:
         """All of them, or Invalid with the faults of all."""
@@ -68,18 +76,30 @@ class Manifests:
                 pass
         data = read_json(raw, limits=limits)
         return read_bulk(
-            data, items_max=items_max, runtime=self._runtime, preset_image=self._preset_image, pools=self._pools
+            data,
+            items_max=items_max,
+            runtime=self._runtime,
+            preset_image=self._preset_image,
+            pools=self._pools,
+            may_reach=self._may_reach,
         )
 
-    def _judge(self, data: object) -> Submission:
-        return read_manifest(data, runtime=self._runtime, preset_image=self._preset_image, pools=self._pools)
+    def judge(self, data: object) -> Submission:
+        """Of a document that was read already."""
+        return read_manifest(
+            data,
+            runtime=self._runtime,
+            preset_image=self._preset_image,
+            pools=self._pools,
+            may_reach=self._may_reach,
+        )
 
     def _judge_apart(self, parts: "_Parts", limits: DocumentLimits) -> Submission:
         key = (parts.api_version, parts.kind, bytes(parts.spec))
         judged = self._specs.get(key)
         if judged is None:
             spec = read_json(key[2], limits=limits)
-            judged = self._judge({"apiVersion": parts.api_version, "kind": parts.kind, "spec": spec})
+            judged = self.judge({"apiVersion": parts.api_version, "kind": parts.kind, "spec": spec})
             if len(key[2]) <= _PART_BYTES_MAX:
                 _remember(self._specs, key, judged)
         return judged if parts.metadata is UNSET else self._with_metadata(judged, bytes(parts.metadata), limits)

@@ -31,6 +31,8 @@ _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _CHUNK: Final = 1 << 18
 _ADDRESSES_MAX: Final = 32
 _AGENT: Final = "windlass"
+_LOCALHOST: Final = (ip_address("127.0.0.1"), ip_address("::1"))
+"""Names that mean this machine wherever they are asked for (RFC 6761)."""
 
 
 class Patience(Struct, frozen=True, kw_only=True):
@@ -56,6 +58,14 @@ class HttpFetcher:
         self._allowed: tuple[Network, ...] = tuple(ip_network(network) for network in allowed_networks)
         self._resolve = resolve or _system_resolve
         self._patience = patience or Patience()
+
+    def may_reach(self, url: str) -> bool:
+        try:
+            host = split_url(url).hostname or ""
+            addresses = _LOCALHOST if _is_localhost(host) else (ip_address(host),)
+        except ValueError:
+            return True
+        return any(is_reachable(address, allowed=self._allowed) for address in addresses)
 
     @asynccontextmanager
     async def get(self, url: str, *, bytes_max: int) -> AsyncIterator[Fetched]:
@@ -199,6 +209,11 @@ class _failures:  # noqa: N801 — reads as a context at its use
             raise FetchFailed("the address has no certificate that holds", code="fetch-tls") from None
         if isinstance(exc, aiohttp.ClientError | OSError | ValueError):
             raise FetchFailed("the address did not answer as it should", code="fetch-failed") from None
+
+
+def _is_localhost(host: str) -> bool:
+    name = host.rstrip(".").lower()
+    return name == "localhost" or name.endswith(".localhost")
 
 
 def _check_status(response: aiohttp.ClientResponse) -> None:
