@@ -82,6 +82,8 @@ async def _metrics(here: Context) -> Response:
     here.metrics.jobs(await here.plane.read_model.counts())
     urgent, missed = here.plane.deadlines()
     here.metrics.deadlines({urgency.name.lower().replace("_", "-"): count for urgency, count in urgent.items()}, missed)
+    webhooks = here.plane.webhooks
+    here.metrics.webhooks({state.value: count for state, count in webhooks.tally.items()}, webhooks.owed)
     here.metrics.pools(here.plane.pools.figures())
     page = await anyio.to_thread.run_sync(here.metrics.page)
     return Response(page, media_type=CONTENT_TYPE)

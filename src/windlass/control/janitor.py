@@ -22,6 +22,7 @@ from windlass.core.world.finish import erase
 from windlass.core.world.journal import Entry
 from windlass.core.world.records import (
     Deeds,
+    HookOver,
     JobErased,
     JobOver,
     Outgoing,
@@ -186,6 +187,8 @@ def _over_at(outgoing: Outgoing) -> int:
             return job.finished_at or job.since
         case RunOver(run=run):
             return run.ended_at or run.since
+        case HookOver(hook=hook):
+            return hook.tried_at or hook.not_before
         case JobErased(at=at) | WorkerOver(at=at):
             return at
         case Deeds(records=records):

@@ -1,4 +1,4 @@
-"""What happened to pools, their workers and budgets, told from their records; jobs and nodes are told of in `model.narrate`.
+"""What happened to pools, workers, budgets and webhooks, told from their records; jobs and nodes are told of in `model.narrate`.
 
 Comes after the decision that changed the record, in the read model. A pool's own changes by an admin are in the audit.
 """
@@ -6,12 +6,20 @@ Comes after the decision that changed the record, in the read model. A pool's ow
 from collections.abc import Iterator
 
 from windlass.core.model.amounts import money
+from windlass.core.model.hook import Hook, HookState
 from windlass.core.model.ids import Millis
+from windlass.core.model.job import Job
 from windlass.core.model.pool import Worker
 from windlass.core.model.pool import WorkerState as W
 from windlass.core.model.spending import BudgetMark
 from windlass.core.model.views import Event
 from windlass.core.scaling import ScalingStep
+
+_HOOK_KINDS = {
+    HookState.FAILING: "WebhookFailed",
+    HookState.HEARD: "WebhookHeard",
+    HookState.GIVEN_UP: "WebhookGivenUp",
+}
 
 
 def narrate_step(step: ScalingStep, *, revision: int) -> Event:
@@ -51,6 +59,23 @@ def narrate_budget(old: BudgetMark | None, new: BudgetMark, *, revision: int) ->
     for passed in new.passed[len(known) :]:
         message = f"{passed.threshold / 10:g} % of the month's budget: {money(passed.spent)} spent"
         yield Event(revision=revision, at=passed.at, kind="BudgetThreshold", tenant=new.tenant, message=message)
+
+
+def narrate_hook(old: Hook | None, new: Hook, job: Job, *, revision: int) -> Iterator[Event]:
+    """Each try once. In the words of its job, which is over by then."""
+    if new.tried_at is None or (old is not None and old.tries == new.tries):
+        return
+    tries = f"try {new.tries}"
+    yield Event(
+        revision=revision,
+        job=job.id,
+        at=new.tried_at,
+        kind=_HOOK_KINDS[new.state],
+        message=f"{tries}: {new.problem}" if new.problem else tries,
+        attempt=job.attempt,
+        tenant=job.tenant,
+        name=job.name,
+    )
 
 
 def _served(worker: Worker) -> str:

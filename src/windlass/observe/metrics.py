@@ -34,6 +34,11 @@ class ApiMetrics:
         )
         self._missed = Counter("windlass_sla_missed_total", "Deadlines passed while jobs waited.", registry=registry)
         self._missed_seen = 0
+        self._webhooks = Counter(
+            "windlass_webhooks_total", "Tries to tell of a job's end.", ("outcome",), registry=registry
+        )
+        self._webhooks_seen: dict[str, int] = {}
+        self._webhooks_owed = Gauge("windlass_webhooks_owed", "Ends of jobs still to be told.", registry=registry)
         self._pools = PoolMetrics(registry)
         self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
@@ -62,6 +67,13 @@ class ApiMetrics:
             self._sla.labels(state).set(count)
         self._missed.inc(max(0, missed - self._missed_seen))
         self._missed_seen = missed
+
+    def webhooks(self, by_outcome: Mapping[str, int], owed: int) -> None:
+        """`by_outcome`: since the server started."""
+        for outcome, count in by_outcome.items():
+            self._webhooks.labels(outcome).inc(count - self._webhooks_seen.get(outcome, 0))
+            self._webhooks_seen[outcome] = count
+        self._webhooks_owed.set(owed)
 
     def pools(self, figures: Sequence[PoolFigures]) -> None:
         self._pools.update(figures)

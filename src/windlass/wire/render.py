@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from windlass.core.fairness.deadlines import sla_state
+from windlass.core.model.hook import Hook, HookState
 from windlass.core.model.ids import Millis, run_id
 from windlass.core.model.job import Job, JobKind, JobSpec, JobState
 from windlass.core.model.resources import Resources
@@ -43,11 +44,12 @@ def job_manifest(
     runs: Sequence[Run] = (),
     *,
     waiting: Sequence[str] = (),
+    hook: Hook | None = None,
     now: Millis | None = None,
     wall: Wall,
 ) -> dict[str, Any]:
-    """`runs` oldest first; empty in lists, where status does without them. `waiting` says why it is not placed. `now` is for
-    what depends on the time of looking; when the job last changed, if it is not given."""
+    """`runs` oldest first; empty in lists, where status does without them. `waiting` says why it is not placed, `hook` how
+    telling of its end goes. `now` is for what depends on the time of looking; when the job last changed, if it is not given."""
     metadata: dict[str, Any] = {
         "name": job.name,
         "uid": job.id,
@@ -55,12 +57,15 @@ def job_manifest(
     }
     if job.labels:
         metadata["labels"] = dict(job.labels)
+    status = _status(job, runs, waiting, now if now is not None else job.since, wall)
+    if hook is not None:
+        status["webhook"] = _hook(hook, wall)
     return {
         "apiVersion": API_VERSION,
         "kind": job.kind.value,
         "metadata": metadata,
         "spec": spec_document(asked_for(job, spec)),
-        "status": _status(job, runs, waiting, now if now is not None else job.since, wall),
+        "status": status,
     }
 
 
@@ -295,6 +300,17 @@ def _run(run: Run, wall: Wall) -> dict[str, Any]:
         "exitCode": run.exit_code,
         "reason": run.reason or None,
         "message": run.message or None,
+    }
+
+
+def _hook(hook: Hook, wall: Wall) -> dict[str, Any]:
+    is_owed = hook.state in (HookState.OWED, HookState.FAILING)
+    return {
+        "state": hook.state.value,
+        "tries": hook.tries,
+        "problem": hook.problem or None,
+        "triedAt": _at(hook.tried_at, wall),
+        "nextTryAt": _at(hook.not_before, wall) if is_owed else None,
     }
 
 

@@ -72,6 +72,16 @@ class SlaShape(Shape):
     state: Literal["on-time", "at-risk", "critical", "missed", "met"] | None
 
 
+class WebhookShape(Shape):
+    """Of a job that is over: how telling of it goes."""
+
+    state: Literal["owed", "failing", "heard", "given-up"]
+    tries: int
+    problem: str | None
+    tried_at: str | None
+    next_try_at: str | None
+
+
 class JobStatus(Shape):
     phase: Literal["Pending", "Running", "Succeeded", "Failed"]
     state: Literal["PENDING", "SCHEDULED", "STARTING", "RUNNING", "SUCCEEDED", "FAILED", "TIMED_OUT", "CANCELLED"]
@@ -90,6 +100,7 @@ class JobStatus(Shape):
     progress: str | None = None
     cost: int | None = None
     sla: SlaShape | None = None
+    webhook: WebhookShape | None = None
 
 
 class JobManifest(Shape):

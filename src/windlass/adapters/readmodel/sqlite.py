@@ -6,15 +6,17 @@ from typing import Any, cast
 
 import apsw
 from msgspec import json
+from msgspec.structs import replace
 
 from windlass.adapters.readmodel import costs, events, schema
 from windlass.adapters.readmodel.audit import asked
-from windlass.adapters.readmodel.taking import TakenIn
+from windlass.adapters.readmodel.taking import TakenIn, hook_told
 from windlass.adapters.readmodel.told import Told
 from windlass.core.errors import Conflict, Invalid, NotFound, Unavailable
 from windlass.core.model.audit import AuditPage, AuditQuery
 from windlass.core.model.calendar import Day
 from windlass.core.model.costs import CostQuery, CostRow, MeteredRun
+from windlass.core.model.hook import Hook
 from windlass.core.model.ids import JobId, Millis, PoolId, TenantId
 from windlass.core.model.job import Job, JobSpec
 from windlass.core.model.node import Node
@@ -30,6 +32,7 @@ _spec = json.Decoder(JobSpec)
 _run = json.Decoder(Run)
 _volume = json.Decoder(Volume)
 _node = json.Decoder(Node)
+_hook = json.Decoder(Hook)
 _step = json.Decoder(ScalingStep)
 
 
@@ -204,7 +207,12 @@ class SqliteReadTables:
             return None
         runs = self._db.execute("SELECT doc FROM runs WHERE job = ?", (job,))
         ordered = sorted((_run.decode(cast(bytes, doc)) for (doc,) in runs), key=lambda run: (run.attempt, run.index))
-        return _view(*row, runs=tuple(ordered))
+        view = _view(*row, runs=tuple(ordered))
+        return replace(view, hook=self._hook_of(job)) if view.job.webhook and view.job.is_over else view
+
+    def _hook_of(self, job: JobId) -> Hook | None:
+        doc = self._one("SELECT doc FROM told WHERE key = ?", (hook_told(job),))
+        return _hook.decode(doc) if doc is not None else None
 
     def _one(self, sql: str, values: Iterable[Any] = ()) -> Any:
         row = self._db.execute(sql, tuple(values)).fetchone()

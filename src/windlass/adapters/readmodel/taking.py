@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from windlass.adapters.readmodel import audit, costs, events
 from windlass.adapters.readmodel.told import Told
-from windlass.core.happenings import narrate_budget, narrate_gone, narrate_step, narrate_worker
+from windlass.core.happenings import narrate_budget, narrate_gone, narrate_hook, narrate_step, narrate_worker
+from windlass.core.model.hook import Hook
 from windlass.core.model.ids import JobId, Millis
 from windlass.core.model.job import Job, JobState
 from windlass.core.model.narrate import narrate, narrate_node
@@ -23,6 +24,7 @@ from windlass.core.scaling import ScalingStep
 from windlass.core.world.records import (
     NUMBER_KEY,
     Deeds,
+    HookOver,
     JobErased,
     JobOver,
     Mark,
@@ -36,6 +38,12 @@ from windlass.core.world.records import (
 from windlass.ports.store import Change
 
 Row = tuple[Any, ...]
+
+
+def hook_told(job: JobId) -> str:
+    """Under what `told` has the webhook of a job."""
+    return f"{Table.HOOKS}/{job}"
+
 
 _PUT: Final = {
     "jobs": "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -61,6 +69,7 @@ _volume = json.Decoder(Volume)
 _node = json.Decoder(Node)
 _worker = json.Decoder(Worker)
 _mark = json.Decoder(BudgetMark)
+_hook = json.Decoder(Hook)
 _number = json.Decoder(Mark)
 
 
@@ -92,6 +101,7 @@ class TakenIn:
         self._over: list[RunOver] = []
         self._workers_over: list[WorkerOver] = []
         self._volumes_gone: list[str] = []
+        self._hooks: list[tuple[Hook, int]] = []
         self.touched: dict[JobId, None] = {}
         self.erased: list[JobView] = []
 
@@ -103,6 +113,8 @@ class TakenIn:
         }
         for change in changes:
             self._take(change)
+        for hook, revision in self._hooks:  # last: a snapshot has them before the jobs they are of
+            self._put_hook(hook, revision)
 
     def write(self, db: apsw.Connection) -> None:
         """Inside the caller's transaction. Erasures last: a batch may hold a job's end and its deletion."""
@@ -161,6 +173,8 @@ class TakenIn:
                 self._put_run(_run.decode(value), value)
             case Table.VOLUMES:
                 self._rows["volumes"][key] = (key, _volume.decode(value).tenant, value)
+            case Table.HOOKS:
+                self._hooks.append((_hook.decode(value), revision))
             case Table.OUTBOX:
                 self._put_outgoing(decode(Table.OUTBOX, value), revision)
 
@@ -221,6 +235,16 @@ class TakenIn:
         self.touched[run.job] = None
         self._rows["runs"][run.id] = (run.job, run.id, doc)
 
+    def _put_hook(self, hook: Hook, revision: int) -> None:
+        """Kept where it was last told from: that is also where its job's status has it from."""
+        job = self._jobs.get(hook.job) or self._before(hook.job)
+        if job is None:
+            return
+        before = self._told.swap(hook_told(hook.job), json.encode(hook))
+        for event in narrate_hook(_hook.decode(before) if before else None, hook, job, revision=revision):
+            self._put_event(event)
+        self.touched[hook.job] = None
+
     def _put_outgoing(self, outgoing: Outgoing, revision: int) -> None:
         match outgoing:
             case JobOver(job=job):
@@ -228,8 +252,11 @@ class TakenIn:
             case RunOver(run=run):
                 self._put_run(run, json.encode(run))
                 self._over.append(outgoing)
-            case JobErased():
+            case JobErased(job=job_id):
                 self._erasures.append(outgoing)
+                self._told.forget(hook_told(job_id))
+            case HookOver(hook=hook):
+                self._hooks.append((hook, revision))
             case ScalingStep(pool=pool, number=number, at=at):
                 self._rows["scaling"][pool, number] = (pool, number, at, json.encode(outgoing))
                 if self._told.is_news(revision):

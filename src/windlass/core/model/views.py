@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from windlass.core.model.hook import Hook
 from windlass.core.model.ids import Millis, PoolId, TenantId
 from windlass.core.model.job import Job, JobKind, JobSpec, JobState
 from windlass.core.model.node import Node
@@ -18,6 +19,8 @@ class JobView(Struct, frozen=True, kw_only=True):
     runs: tuple[Run, ...] = ()
     """Oldest first. Empty in lists unless asked for."""
     revision: int = 0
+    hook: Hook | None = None
+    """How telling of its end goes, if somebody is to be told. None in lists."""
 
 
 class JobQuery(Struct, frozen=True, kw_only=True):
@@ -58,7 +61,7 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
     at: Millis
     kind: str
     """Accepted, Scheduled, Starting, Running, Succeeded, Failed, TimedOut, Cancelled, Retried, Released …; NodeJoined …,
-    WorkerReady …, PoolGrown …, BudgetThreshold"""
+    WorkerReady …, PoolGrown …, BudgetThreshold; WebhookFailed, WebhookHeard, WebhookGivenUp"""
     reason: str = ""
     message: str = ""
     attempt: int = 0

@@ -6,11 +6,12 @@ from msgspec.structs import replace
 
 from windlass.core.lifecycle import job as job_lifecycle
 from windlass.core.lifecycle.job import JobEvent
+from windlass.core.model.hook import Hook
 from windlass.core.model.ids import JobId, Millis, TenantId, VolumeId
 from windlass.core.model.job import Job
 from windlass.core.model.run import Run
 from windlass.core.model.volume import Volume, VolumeState
-from windlass.core.world.records import JOBS, OUTBOX, SPECS, VOLUMES, Hook, JobErased, JobOver, Table
+from windlass.core.world.records import JOBS, OUTBOX, SPECS, VOLUMES, JobErased, JobOver, Table
 from windlass.core.world.spending import count_job
 from windlass.core.world.submit import name_id
 from windlass.core.world.world import World, with_state
@@ -44,8 +45,8 @@ def finish(
     world.drop(SPECS, job.id)
     if run is None:
         count_job(world, over)
-    if over.webhook:
-        world.put(Table.HOOKS, job.id, Hook(job=job.id, url=over.webhook, not_before=now))
+    if over.webhook and not over.is_deleted:
+        world.put(Table.HOOKS, job.id, Hook(job=job.id, tenant=job.tenant, url=over.webhook, not_before=now))
     _age_volume(world, over, now)
     if over.is_deleted:
         erase(
@@ -62,6 +63,8 @@ def erase(
         world.drop(Table.NAMES, name_id(tenant, name))
     for run in world.runs_of(job):
         world.drop(Table.RUNS, run.id)
+    if job in world.tables.hooks:
+        world.drop(Table.HOOKS, job)
     world.put(Table.OUTBOX, job, JobErased(job=job, tenant=tenant, at=now))
     known = world.tables.volumes.get(volume)
     if with_volume and known is not None and known.job == job:

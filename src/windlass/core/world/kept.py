@@ -4,6 +4,7 @@ from collections import defaultdict
 
 from windlass.core.fairness.ledger import Ledger
 from windlass.core.model.burst import BurstSession
+from windlass.core.model.hook import Hook
 from windlass.core.model.ids import JobId, NodeId, RunId, TenantId, VolumeId
 from windlass.core.model.job import Job
 from windlass.core.model.money import Prices
@@ -13,7 +14,7 @@ from windlass.core.model.spending import BudgetMark, DayTotal
 from windlass.core.model.tenant import Tenant
 from windlass.core.model.token import IssuedToken
 from windlass.core.model.volume import Volume
-from windlass.core.world.records import Gone, Hook, Key, Name
+from windlass.core.world.records import Gone, Key, Name
 from windlass.core.world.vault import Vault
 
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 from windlass.core.fairness.ledger import Account
 from windlass.core.model.audit import Deed
 from windlass.core.model.burst import BurstSession
+from windlass.core.model.hook import Hook
 from windlass.core.model.ids import JobId, Millis, TenantId
 from windlass.core.model.job import Job, JobSpec
 from windlass.core.model.money import Prices
@@ -109,15 +110,6 @@ class Key(Struct, frozen=True, kw_only=True, omit_defaults=True):
     expires_at: Millis
 
 
-class Hook(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A webhook that is owed: stored with the end it tells of, dropped when it was heard or given up."""
-
-    job: JobId
-    url: str
-    not_before: Millis
-    tries: int = 0
-
-
 class Answer(Struct, frozen=True):
     """The body of the first answer, beside its key but never in memory."""
 
@@ -145,6 +137,12 @@ class JobErased(Struct, frozen=True, kw_only=True, tag="job-erased"):
     at: Millis
 
 
+class HookOver(Struct, frozen=True, kw_only=True, tag="hook-over"):
+    """A webhook was heard, or given up: nothing more is owed."""
+
+    hook: Hook
+
+
 class Deeds(Struct, frozen=True, kw_only=True, tag="deeds"):
     """Who asked for what: the audit of all decisions that one commit made durable, oldest first."""
 
@@ -159,7 +157,7 @@ class WorkerOver(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="wor
     segments: tuple[Segment, ...] = ()
 
 
-Outgoing = JobOver | RunOver | JobErased | Deeds | ScalingStep | WorkerOver
+Outgoing = JobOver | RunOver | JobErased | HookOver | Deeds | ScalingStep | WorkerOver
 Money = Prices | DayTotal | BurstSession | BudgetMark
 Owner = Tenant | Gone | IssuedToken
 Place = Pool | Worker | Growth | Node
