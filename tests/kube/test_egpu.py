@@ -67,6 +67,16 @@ def test_an_upload_that_does_not_verify_lets_no_pod_of_the_job_be_made(
     client.close()
 
 
+def test_a_job_whose_volume_the_quota_does_not_grant_is_not_left_behind(
+    lab: Lab, operator: Operator, egpu: Egpu, tmp_path: Path
+) -> None:
+    lab.kubectl("create", "quota", "none", "--hard=persistentvolumeclaims=0")
+    code = project(tmp_path / "code", a="1")
+    done = egpu("create", "roomless", "--project-dir", str(code), *LIGHT, "--", "true", check=False)
+    assert (done.returncode, "exceeded quota: none" in done.stderr) == (4, True), done.stderr
+    lab.wait_gone("eaj", "roomless")
+
+
 def test_looking_at_jobs_and_cancelling_one(lab: Lab, operator: Operator, egpu: Egpu) -> None:
     egpu("create", "long", *LIGHT, "--", "sleep", "300")
     lab.wait_status("long", phase="Running")

@@ -82,6 +82,16 @@ def test_a_quota_that_is_used_up_is_waited_for(lab: Lab, operator: Operator) -> 
     assert lab.wait_status("patient", phase="Succeeded")["attempt"] == 1
 
 
+def test_a_volume_that_the_quota_does_not_grant_is_waited_for_too_and_said(lab: Lab, operator: Operator) -> None:
+    lab.kubectl("create", "quota", "none", "--hard=persistentvolumeclaims=0")
+    lab.shell("roomless", "true")
+    status = lab.wait_status("roomless", phase="Pending", reason="QuotaExceeded")
+    assert "exceeded quota: none" in status["message"]
+    wait_for(lambda: "QuotaExceeded" in lab.events("roomless"), DEADLINE, "what is told after it is written")
+    lab.kubectl("delete", "quota", "none")
+    assert lab.wait_status("roomless", phase="Succeeded")["attempt"] == 1
+
+
 def test_a_pod_deleted_while_it_runs_is_a_failed_run_and_never_a_silent_second_one(
     lab: Lab, operator: Operator
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 from msgspec.json import decode, encode
 
 from windlass.client.kube.api import Kind
-from windlass.core.errors import Conflict, Unavailable
+from windlass.core.errors import Conflict, Denied, Invalid, Unavailable, WindlassError
 from windlass.core.model.ids import Millis
 from windlass.operator.acting import Actor
 from windlass.operator.gate import Gate
@@ -33,11 +33,15 @@ class RememberingApi:
         self.written: list[str] = []
         self.calls: dict[tuple[str, str], int] = {}
         self.has_log = True
+        self.refusals: dict[str, WindlassError] = {}
+        """By kind: what making one is answered with."""
 
     async def get(self, kind: Kind, name: str, namespace: str = "") -> Document | None:
         return self.objects.get((kind.plural, name))
 
     async def create(self, kind: Kind, document: Document, namespace: str = "") -> Document:
+        if refused := self.refusals.get(kind.plural):
+            raise refused
         self.written.append(f"create {kind.plural}")
         return self._keep(kind, {**document, "metadata": {**document["metadata"], "namespace": namespace}})
 
@@ -203,3 +207,44 @@ async def test_a_gate_that_somebody_else_put_there_stays_and_is_named() -> None:
     bench.pod("Pending", {})
     assert await bench.look() == ["status SchedulingGated", "create events"]
     assert bench.status["message"] == "something else holds its pod back: kueue.x-k8s.io/admission"
+
+
+QUOTA = Denied('"artifacts-it" is forbidden: exceeded quota: none, limited: persistentvolumeclaims=0')
+
+
+async def test_a_volume_that_the_quota_does_not_grant_is_said_and_asked_for_again() -> None:
+    bench = Bench()
+    bench.api.refusals["persistentvolumeclaims"] = QUOTA
+    assert await bench.look() == ["status QuotaExceeded", "create events"]
+    assert (bench.status["phase"], bench.status["message"]) == ("Pending", QUOTA.message)
+    assert await bench.look() == []
+    assert len(bench.queue) == 1
+    del bench.api.refusals["persistentvolumeclaims"]
+    assert await bench.look() == ["create persistentvolumeclaims"]
+    await bench.until_it_runs()
+    assert bench.status["attempt"] == 1
+
+
+async def test_a_volume_that_can_never_be_had_ends_the_job_in_the_api_servers_words() -> None:
+    bench = Bench()
+    bench.api.refusals["persistentvolumeclaims"] = Invalid("spec.resources[storage]: must be greater than zero")
+    await bench.look()
+    assert (bench.status["phase"], bench.status["reason"]) == ("Failed", "VolumeRefused")
+    assert bench.status["message"] == "spec.resources[storage]: must be greater than zero"
+
+
+@pytest.mark.parametrize(
+    ("words", "phase"),
+    [
+        ('pods "it-1" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true', "Failed"),
+        ('pods "it-1" is forbidden: maximum memory usage per Container is 1Gi, but limit is 2Gi', "Failed"),
+        ('pods "it-1" is forbidden: error looking up service account lab/default: not found', "Pending"),
+        ('pods "it-1" is forbidden: status unknown for quota: none, resources: pods', "Pending"),
+        ('pods is forbidden: User "operator" cannot create resource "pods"', "Pending"),
+    ],
+)
+async def test_a_pod_is_refused_for_good_only_where_the_pod_itself_is_judged(words: str, phase: str) -> None:
+    bench = Bench()
+    bench.api.refusals["pods"] = Denied(words)
+    await bench.until_it_runs()
+    assert (bench.status["phase"], bench.status["reason"], bench.status["message"]) == (phase, "PodRefused", words)

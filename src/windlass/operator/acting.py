@@ -1,6 +1,7 @@
 """Doing what a step says, one API write each. Every one may be repeated after a crash and then changes nothing."""
 
 from collections.abc import Callable
+from typing import Final
 
 from windlass.client.kube.api import CLAIMS, EVENTS, JOBS, PODS, STRATEGIC, KubeApi
 from windlass.core.errors import Conflict, Denied, Invalid, NotFound, WindlassError
@@ -17,6 +18,10 @@ from windlass.wire.kube.names import API_VERSION, EXPIRES, HOLD, KIND, Document,
 from windlass.wire.kube.pod import PodPolicy, run_pod
 from windlass.wire.kube.status import write_status
 from windlass.wire.kube.volume import claim
+
+FINAL: Final = ("violates PodSecurity", "usage per ", "limit to request ratio per ")
+"""Of the refusals with 403 those that judge the thing itself: the namespace's profile, and the bounds of a LimitRange. A right
+that is missing, a service account that its namespace has not got yet, a quota not counted yet are not of that kind."""
 
 
 class Actor:
@@ -60,7 +65,7 @@ class Actor:
         await self._tell(written, old, new, now)
         return written
 
-    async def make_volume(self, job: Document, asked: Submission, action: CreateVolume) -> None:
+    async def make_volume(self, job: Document, asked: Submission, action: CreateVolume) -> Refused | None:
         metadata = job["metadata"]
         document = claim(metadata["name"], asked.spec, uid=metadata["uid"])
         try:
@@ -69,10 +74,13 @@ class Actor:
         except Conflict:
             found = await self._api.get(CLAIMS, volume_name(metadata["name"]), metadata["namespace"])
             if found is None:
-                return  # gone again; the next look makes it
+                return None  # gone again; the next look makes it
             made = found
+        except (Denied, Invalid, NotFound) as exc:
+            return _refusal(exc, "VolumeRefused")
         await self._after()
         self._memory.claims.put(made)
+        return None
 
     async def adopt_volume(self, job: Document, action: AdoptVolume) -> None:
         metadata = job["metadata"]
@@ -106,7 +114,7 @@ class Actor:
         except Conflict:
             return None
         except (Denied, Invalid, NotFound) as exc:
-            return _refusal(exc)
+            return _refusal(exc, "PodRefused")
         await self._after()
         self._metrics.pods.inc()
         self._memory.pods.put(made)
@@ -146,10 +154,12 @@ class Actor:
         await self._failpoints.reach("operator.after_write")
 
 
-def _refusal(exc: WindlassError) -> Refused:
+def _refusal(exc: WindlassError, otherwise: str) -> Refused:
+    """Final is only what the same words would meet again: the rest may be mended by somebody, or by a moment's wait."""
     if "exceeded quota" in exc.message:
         return Refused(reason="QuotaExceeded", message=exc.message, is_final=False)
-    return Refused(reason="PodRefused", message=exc.message, is_final=True)
+    is_final = isinstance(exc, Invalid) or any(words in exc.message for words in FINAL)
+    return Refused(reason=otherwise, message=exc.message, is_final=is_final)
 
 
 def _mark_going(shelf: Shelf, key: tuple[str, str], uid: str) -> None:

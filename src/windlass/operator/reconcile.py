@@ -161,7 +161,7 @@ class Reconciler:
     async def _act(self, job: Document, asked: Submission, action: Action) -> Refused | None:
         match action:
             case CreateVolume():
-                await self._actor.make_volume(job, asked, action)
+                return await self._actor.make_volume(job, asked, action)
             case AdoptVolume():
                 await self._actor.adopt_volume(job, action)
             case DeleteVolume():

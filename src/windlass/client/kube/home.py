@@ -6,7 +6,7 @@ Jobs are the custom resources that the operator drives, so that what `egpu` does
 import os
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, Final, Literal, NoReturn, cast
@@ -31,7 +31,7 @@ from windlass.client.kube.door import KubeDoor
 from windlass.client.kube.lines import KubeLog
 from windlass.client.kube.side import SidePods
 from windlass.client.transport import Transport
-from windlass.core.errors import Conflict, Invalid, NotFound
+from windlass.core.errors import Conflict, Invalid, NotFound, WindlassError
 from windlass.core.model.job import JobSpec
 from windlass.wire.job import read_manifest
 from windlass.wire.kube.names import CANCEL, EXPIRES, JOB_LABEL, KIND, owner_uid, volume_name
@@ -76,7 +76,13 @@ class KubeClient(Client):
         if manifest.get("kind") != KIND:
             raise Invalid(f"on Kubernetes a job is of kind {KIND}", code="home")
         made = self._door.create(JOBS, manifest, self.namespace)
-        self._make_volume(made)
+        try:
+            self._make_volume(made)
+        except WindlassError:
+            metadata = made["metadata"]
+            with suppress(WindlassError):  # what was refused is to be told, not this
+                self._door.delete(JOBS, metadata["name"], self.namespace, uid=metadata["uid"])
+            raise
         return self._shown(made)
 
     def apply(self, manifest: Document) -> tuple[Manifest, Applied]:

@@ -9,7 +9,17 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from windlass.core.model.ephemeral import Course, EphemeralPhase, Owner, PodSeen, PodState, Seen, VolumeSeen, Wish
+from windlass.core.model.ephemeral import (
+    Course,
+    EphemeralPhase,
+    Owner,
+    PodSeen,
+    PodState,
+    Refused,
+    Seen,
+    VolumeSeen,
+    Wish,
+)
 from windlass.core.model.ids import Millis
 from windlass.core.model.job import OnLostNode
 
@@ -95,6 +105,8 @@ def _begin(wish: Wish, course: Course, seen: Seen, now: Millis) -> Step:
         return _finish(course, "Cancelled", "cancelled before it ran", at=now)
     volume = seen.volume
     if volume is None and not course.volume and not wish.is_volume_given:
+        if seen.refused is not None:
+            return _refused(course, seen.refused, now)
         return Step(course=_waits(course, "VolumePending", "its volume is being made"), actions=(CreateVolume(),))
     if volume is None or volume.is_going or course.volume not in ("", volume.uid):
         return _finish(course, "VolumeLost", "its volume was deleted before it ran; what was uploaded is gone", at=now)
@@ -168,10 +180,13 @@ def _without_pod(wish: Wish, course: Course, seen: Seen, now: Millis) -> Step:
         return Step(course=_waits(course, "AwaitingAdmission", wish.held))
     if seen.refused is None:
         return Step(course=course, actions=(CreatePod(course.attempt),))
-    if seen.refused.is_final:
-        return _finish(course, seen.refused.reason, seen.refused.message, at=now)
-    waiting = _waits(course, seen.refused.reason, seen.refused.message)
-    return Step(course=waiting, wake_at=Millis(now + REFUSED_AGAIN_MS))
+    return _refused(course, seen.refused, now)
+
+
+def _refused(course: Course, refused: Refused, now: Millis) -> Step:
+    if refused.is_final:
+        return _finish(course, refused.reason, refused.message, at=now)
+    return Step(course=_waits(course, refused.reason, refused.message), wake_at=Millis(now + REFUSED_AGAIN_MS))
 
 
 def _lost_volume(course: Course, seen: Seen) -> bool:

@@ -114,7 +114,7 @@ class PodSeen(Struct, frozen=True, kw_only=True):
 
 
 class Refused(Struct, frozen=True, kw_only=True):
-    """The API server would not have the pod."""
+    """The API server would not have the volume or the pod."""
 
     reason: str
     message: str
