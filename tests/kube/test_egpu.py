@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,11 +51,8 @@ def test_an_upload_that_does_not_verify_lets_no_pod_of_the_job_be_made(
 ) -> None:
     config = read_config(lab.cluster.kubeconfig)
     client = KubeClient(config, namespace=lab.namespace, side_image=busybox.IMAGE)
-    spec = {"image": busybox.IMAGE, "command": ["cat", "/artifacts/a"], "resources": {"gpu": 0}, "suspend": True}
-    metadata = {"name": "ordered"}
-    job = client.create(
-        {"apiVersion": "windlass.dev/v1", "kind": "EphemeralAccelerationJob", "metadata": metadata, "spec": spec}
-    )
+    command = ["sh", "-c", "cd /artifacts; ls -A; cat a"]
+    job = client.create(manifest("ordered", command=command, suspend=True))
     uid = job["metadata"]["uid"]
     packed = Project(project(tmp_path / "code", a="right\n"))
     with pytest.raises(Conflict, match="something else arrived"):
@@ -63,8 +61,36 @@ def test_an_upload_that_does_not_verify_lets_no_pod_of_the_job_be_made(
     client.upload(uid, packed, digest=packed.digest())
     client.release(uid)
     lab.wait_status("ordered", phase="Succeeded")
-    assert lab.log("ordered") == "right\n"
+    assert lab.log("ordered") == "a\nright\n", "and nothing is left of what did not verify"
     client.close()
+
+
+def test_what_is_applied_again_is_unchanged_when_it_means_the_same_and_refused_when_it_does_not(lab: Lab) -> None:
+    client = KubeClient(read_config(lab.cluster.kubeconfig), namespace=lab.namespace)
+    small = {"gpu": 0, "memory": "64Mi"}
+    assert client.apply(manifest("same", resources=small, pvcSize="1Gi", env={"A": "1"}))[1] == "created"
+    assert client.apply(manifest("same", resources=small, pvcSize="1024Mi", env={"A": "1"}))[1] == "unchanged"
+    client.release("same")
+    assert client.apply(manifest("same", resources=small, env={"A": "1"}))[1] == "unchanged"
+    for changed in (
+        manifest("same", resources={"gpu": 0, "memory": "4Gi"}, env={"A": "1"}),
+        manifest("same", resources=small, env={"A": "2"}),
+        manifest("same", resources=small),
+        manifest("same", resources=small, env={"A": "1"}, retries=1),
+    ):
+        with pytest.raises(Conflict, match="with another spec"):
+            client.apply(changed)
+    client.close()
+
+
+def manifest(name: str, **spec: Any) -> dict[str, Any]:
+    given = {"image": busybox.IMAGE, "resources": {"gpu": 0}, **spec}
+    return {
+        "apiVersion": "windlass.dev/v1",
+        "kind": "EphemeralAccelerationJob",
+        "metadata": {"name": name},
+        "spec": given,
+    }
 
 
 def test_a_job_whose_volume_the_quota_does_not_grant_is_not_left_behind(

@@ -33,6 +33,7 @@ from windlass.client.kube.side import SidePods
 from windlass.client.transport import Transport
 from windlass.core.errors import Conflict, Invalid, NotFound, WindlassError
 from windlass.core.model.job import JobSpec
+from windlass.core.model.submission import Submission
 from windlass.wire.job import read_manifest
 from windlass.wire.kube.names import CANCEL, EXPIRES, JOB_LABEL, KIND, owner_uid, volume_name
 from windlass.wire.kube.status import read_time
@@ -92,8 +93,8 @@ class KubeClient(Client):
             if exc.code != "kube-exists":
                 raise
         found = self.job(str(manifest["metadata"]["name"]))
-        asked = manifest.get("spec", {})
-        if any(found["spec"].get(name) != value for name, value in asked.items() if not isinstance(value, dict)):
+        asked = {"suspend": found["spec"].get("suspend", False), **manifest.get("spec", {})}
+        if _read(asked) != _read(found["spec"]):  # as read: `1Gi` is `1024Mi`, and what is left out is its default
             words = f"job {found['metadata'].get('name')} is there already, with another spec"
             raise Conflict(words, code="spec-immutable", hint="delete it first, or choose another name")
         return found, "unchanged"
@@ -342,9 +343,12 @@ class _Changes:
 
 def _spec(spec: Document) -> JobSpec:
     """Only what a claim needs of it; whether it can run is the operator's to say."""
-    wanted = {key: spec[key] for key in ("pvcSize", "storageClass") if key in spec}
-    document = {"apiVersion": "windlass.dev/v1", "kind": KIND, "metadata": {"name": "x"}, "spec": wanted}
-    return read_manifest(document, runtime="container", preset_image="preset").spec
+    return _read({key: spec[key] for key in ("pvcSize", "storageClass") if key in spec}).spec
+
+
+def _read(spec: Document) -> Submission:
+    document = {"apiVersion": "windlass.dev/v1", "kind": KIND, "metadata": {"name": "x"}, "spec": spec}
+    return read_manifest(document, runtime="container", preset_image="preset")
 
 
 def _check_url(url: str) -> None:

@@ -8,13 +8,13 @@ import secrets
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO, Final
 
 from windlass.client.kube.api import PODS
 from windlass.client.kube.door import Done, KubeDoor
 from windlass.client.pack import Project, SingleFile
-from windlass.core.errors import Conflict, NotFound, Unavailable
+from windlass.core.errors import Conflict, NotFound, Unavailable, WindlassError
 from windlass.wire.kube.names import Document
 from windlass.wire.kube.pod import PodPolicy, side_pod
 from windlass.wire.names import ARTIFACTS
@@ -58,23 +58,20 @@ class SidePods:
 
     def put(self, job: str, body: Project | SingleFile, path: str, digest: str) -> None:
         """Verified as it arrived, then unpacked or moved to its place; before that nothing has its name."""
-        temporary = f"{ARTIFACTS}/.windlass-{secrets.token_hex(8)}"
         target = f"{ARTIFACTS}/{path}".rstrip("/")
-        with self.open(job, "upload") as pod:
+        with self.open(job, "upload") as pod, self._arriving(pod) as temporary:
             self._door.store(pod, self._namespace, temporary, body.chunks())
             self._check(pod, temporary, digest)
             if isinstance(body, Project):
                 self._do(pod, ["mkdir", "-p", target])
                 self._do(pod, ["tar", "-xf", temporary, "-C", target])
-                self._do(pod, ["rm", temporary])
             else:
                 self._do(pod, ["mkdir", "-p", target.rpartition("/")[0]])
                 self._do(pod, ["mv", temporary, target])
 
     def fetch(self, job: str, url: str, target: str) -> tuple[int, str]:
         """Download a URL into the volume; its size and digest."""
-        temporary = f"{ARTIFACTS}/.windlass-{secrets.token_hex(8)}"
-        with self.open(job, "copy") as pod:
+        with self.open(job, "copy") as pod, self._arriving(pod) as temporary:
             self._do(pod, ["wget", "-q", "-O", temporary, "--", url])
             size = int(self._do(pod, ["stat", "-c", "%s", temporary]).stdout)
             digest = self._do(pod, ["sha256sum", temporary]).stdout.split()[0].decode()
@@ -100,6 +97,16 @@ class SidePods:
                     )
             spool.seek(0)
             yield spool
+
+    @contextmanager
+    def _arriving(self, pod: str) -> Iterator[str]:
+        """A name in the volume for what has not arrived whole; nothing has it afterwards, however it went."""
+        temporary = f"{ARTIFACTS}/.windlass-{secrets.token_hex(8)}"
+        try:
+            yield temporary
+        finally:
+            with suppress(WindlassError):  # the pod is lost: what broke before is to be told
+                self._do(pod, ["rm", "-f", temporary])
 
     def _check(self, pod: str, path: str, digest: str) -> None:
         arrived = self._do(pod, ["sha256sum", path]).stdout.split()[0].decode()
