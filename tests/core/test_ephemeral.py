@@ -183,7 +183,7 @@ DURING: dict[str, tuple[Step, tuple[str, str, tuple[object, ...]]]] = {
         ("Failed", "VolumeLost", ()),
     ),
     "an image is waited for": (
-        decide(RUN, Seen(volume=BOUND, pod=pod(PodState.WAITING, reason="ImagePull", is_stuck=True, created_at=NOW))),
+        decide(RUN, Seen(volume=BOUND, pod=pod(PodState.WAITING, reason="ImagePull", is_stuck=True, placed_at=NOW))),
         ("Pending", "ImagePull", ()),
     ),
     "but not for ever": (

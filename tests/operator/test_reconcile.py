@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.json import decode, encode
 
-from windlass.client.kube.api import Kind
+from windlass.client.kube.api import CLAIMS, Kind
 from windlass.core.errors import Conflict, Denied, Invalid, Unavailable, WindlassError
 from windlass.core.model.ids import Millis
 from windlass.operator.acting import Actor
@@ -16,8 +16,9 @@ from windlass.operator.memory import Key, Memory
 from windlass.operator.metrics import OperatorMetrics
 from windlass.operator.queue import WorkQueue
 from windlass.operator.reconcile import SEAL_TRIES, Reconciler
+from windlass.operator.relisting import Relister
 from windlass.operator.settings import OperatorSettings
-from windlass.wire.kube.names import HOLD, Document
+from windlass.wire.kube.names import EXPIRES, HOLD, Document
 
 pytestmark = pytest.mark.anyio
 KEY: Key = ("lab", "it")
@@ -34,10 +35,13 @@ class RememberingApi:
         self.calls: dict[tuple[str, str], int] = {}
         self.has_log = True
         self.refusals: dict[str, WindlassError] = {}
-        """By kind: what making one is answered with."""
+        """What making one of a kind, or `delete NAME`, is answered with."""
 
     async def get(self, kind: Kind, name: str, namespace: str = "") -> Document | None:
         return self.objects.get((kind.plural, name))
+
+    async def list(self, kind: Kind, namespace: str = "", *, labels: str = "") -> list[Document]:
+        return [decode(encode(found)) for (plural, _), found in self.objects.items() if plural == kind.plural]
 
     async def create(self, kind: Kind, document: Document, namespace: str = "") -> Document:
         if refused := self.refusals.get(kind.plural):
@@ -59,8 +63,14 @@ class RememberingApi:
         return self._keep(kind, {**known, "spec": {**known["spec"], "schedulingGates": []}})
 
     async def delete(self, kind: Kind, name: str, namespace: str = "", *, uid: str) -> bool:
+        if refused := self.refusals.get(f"delete {name}"):
+            raise refused
         self.written.append(f"delete {kind.plural}")
-        return self.objects.pop((kind.plural, name), None) is not None
+        found = self.objects.get((kind.plural, name))
+        if found is None or found["metadata"]["uid"] != uid:
+            return False
+        del self.objects[kind.plural, name]
+        return True
 
     @asynccontextmanager
     async def log(self, name: str, namespace: str) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -132,6 +142,10 @@ class Bench:
         await self.look()
         self.memory.claims.put(self.api.say("persistentvolumeclaims", "artifacts-it", phase="Bound"))
         await self.look()
+
+    async def relist(self) -> None:
+        api: Any = self.api
+        await Relister(api, self.memory).relist()
 
     def pod(self, phase: str, state: Document) -> None:
         self.memory.pods.put(self.api.say("pods", "it-1", phase=phase, containerStatuses=[{"state": state}]))
@@ -248,3 +262,75 @@ async def test_a_pod_is_refused_for_good_only_where_the_pod_itself_is_judged(wor
     bench.api.refusals["pods"] = Denied(words)
     await bench.until_it_runs()
     assert (bench.status["phase"], bench.status["reason"], bench.status["message"]) == (phase, "PodRefused", words)
+
+
+async def test_what_nobody_was_told_of_is_noticed_when_all_is_listed_anew() -> None:
+    bench = Bench()
+    await bench.look()
+    bench.api.say("persistentvolumeclaims", "artifacts-it", phase="Bound")
+    assert await bench.look() == []
+    await bench.relist()
+    await bench.look()
+    assert bench.status["attempt"] == 1
+    bench.api.say("pods", "it-1", phase="Succeeded", containerStatuses=[{"state": ENDED}])
+    await bench.look()
+    assert bench.status["phase"] == "Pending"
+    await bench.relist()
+    await bench.look()
+    assert bench.status["phase"] == "Succeeded"
+
+
+async def test_what_is_gone_untold_is_dropped_and_what_came_after_the_list_is_kept() -> None:
+    bench = Bench()
+    await bench.until_it_runs()
+    del bench.api.objects["pods", "it-1"]
+    await bench.relist()
+    await bench.look()
+    assert (bench.status["phase"], bench.status["reason"]) == ("Failed", "PodDeleted")
+    listed = bench.api.list
+    bench.api.list = nothing_yet  # type: ignore[method-assign]
+    await bench.relist()
+    assert bench.memory.jobs.get(KEY) is not None
+    bench.api.list = listed  # type: ignore[method-assign]
+    del bench.api.objects["ephemeralaccelerationjobs", "it"]
+    await bench.relist()
+    assert bench.memory.jobs.get(KEY) is None
+
+
+async def nothing_yet(kind: Kind, namespace: str = "", *, labels: str = "") -> list[Document]:
+    return []
+
+
+async def test_a_volume_that_cannot_be_deleted_keeps_no_other_from_going() -> None:
+    bench = Bench()
+    for name in ("artifacts-a", "artifacts-b"):
+        dated = {"name": name, "namespace": "lab", "annotations": {EXPIRES: "1970-01-01T00:00:01Z"}}
+        bench.memory.claims.put(bench.api._keep(CLAIMS, {"metadata": {**dated, "uid": name}}))
+    bench.api.refusals["delete artifacts-a"] = Unavailable("too much at once")
+    await bench.reconciler.sweep_volumes()
+    assert [name for kind, name in bench.api.objects if kind == CLAIMS.plural] == ["artifacts-a"]
+
+
+async def test_a_volume_made_anew_under_the_name_is_not_swept_for_the_one_before_it() -> None:
+    bench = Bench()
+    dated = {"name": "artifacts-a", "namespace": "lab", "annotations": {EXPIRES: "1970-01-01T00:00:01Z"}}
+    bench.memory.claims.put(bench.api._keep(CLAIMS, {"metadata": {**dated, "uid": "judged"}}))
+    bench.api._keep(CLAIMS, {"metadata": {**dated, "uid": "anew"}})
+    await bench.reconciler.sweep_volumes()
+    assert bench.api.objects[CLAIMS.plural, "artifacts-a"]["metadata"]["uid"] == "anew"
+
+
+async def test_patience_with_an_image_begins_when_the_pod_has_its_node() -> None:
+    bench = Bench()
+    await bench.until_it_runs()
+    bench.api.objects["pods", "it-1"]["metadata"]["creationTimestamp"] = "1970-01-01T00:00:01Z"
+    placed = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "1970-01-01T00:00:10Z"}
+    missing = {"state": {"waiting": {"reason": "ErrImagePull", "message": "not found"}}}
+    bench.memory.pods.put(
+        bench.api.say("pods", "it-1", phase="Pending", conditions=[placed], containerStatuses=[missing])
+    )
+    await bench.look()
+    assert (bench.status["phase"], bench.status["reason"]) == ("Pending", "ImagePull")
+    bench.wall = Millis(11_000)
+    await bench.look()
+    assert (bench.status["phase"], bench.status["reason"]) == ("Failed", "ImagePull")

@@ -104,8 +104,15 @@ class Reconciler:
                 continue
             due = read_time(claim["metadata"].get("annotations", {}).get(EXPIRES))
             if due is not None and due <= self._wall():
-                namespace, name = key_of(claim)
-                await self._api.delete(CLAIMS, name, namespace, uid=claim["metadata"]["uid"])
+                await self._sweep(claim)
+
+    async def _sweep(self, claim: Document) -> None:
+        """One that cannot be deleted keeps none of the others."""
+        namespace, name = key_of(claim)
+        try:
+            await self._api.delete(CLAIMS, name, namespace, uid=claim["metadata"]["uid"])
+        except WindlassError as exc:
+            log.warning("volume not swept", volume=(namespace, name), code=exc.code, why=str(exc))
 
     async def _reconcile(self, key: Key) -> Millis | None:
         job = self._memory.jobs.get(key)

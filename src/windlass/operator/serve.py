@@ -22,6 +22,7 @@ from windlass.operator.memory import Key, Memory, key_of
 from windlass.operator.metrics import OperatorMetrics
 from windlass.operator.queue import WorkQueue
 from windlass.operator.reconcile import Reconciler
+from windlass.operator.relisting import Relister
 from windlass.operator.settings import OperatorSettings
 from windlass.ports.failpoints import Failpoints
 from windlass.wire.kube.names import OPERATOR
@@ -60,7 +61,8 @@ async def serve(
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_door, host, port, metrics, ready)
             await _compare(clock, api)
-            tasks.start_soon(_safety_net, reconciler, memory, queue, settings.resync_seconds)
+            relister = Relister(api, memory, settings.namespaces)
+            tasks.start_soon(_safety_net, relister, reconciler, memory, queue, settings.resync_seconds)
             for _ in range(settings.workers):
                 tasks.start_soon(queue.work, reconciler.look)
             await _watch(registry, settings, ready)
@@ -90,15 +92,15 @@ async def _watch(registry: kopf.OperatorRegistry, settings: OperatorSettings, re
     )
 
 
-async def _safety_net(reconciler: Reconciler, memory: Memory, queue: WorkQueue[Key], seconds: int) -> None:
+async def _safety_net(
+    relister: Relister, reconciler: Reconciler, memory: Memory, queue: WorkQueue[Key], seconds: int
+) -> None:
     while True:
         await anyio.sleep(seconds)
+        await relister.relist()
         for job in memory.jobs.all():
             queue.add(key_of(job))
-        try:
-            await reconciler.sweep_volumes()
-        except WindlassError as exc:
-            log.warning("volumes not swept", code=exc.code, why=str(exc))
+        await reconciler.sweep_volumes()
 
 
 async def _door(host: str, port: int, metrics: OperatorMetrics, ready: asyncio.Event) -> None:

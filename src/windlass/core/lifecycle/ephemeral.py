@@ -162,7 +162,7 @@ def _drive(wish: Wish, course: Course, seen: Seen, now: Millis, patience_ms: Mil
         return _going(wish, course, seen, pod, now)
     if pod.state is PodState.WAITING and _lost_volume(course, seen):
         return _stop(wish, course, seen, pod, now, "VolumeLost", "its volume was deleted before it ran")
-    if pod.is_hopeless or (pod.is_stuck and now >= pod.created_at + patience_ms):
+    if pod.is_hopeless or (pod.is_stuck and now >= pod.placed_at + patience_ms):
         return _stop(wish, course, seen, pod, now, pod.reason, pod.message)
     if pod.is_held:
         return Step(course=course, actions=(ReleasePod(course.attempt, pod.uid),))
@@ -304,4 +304,4 @@ def _with_hint(wish: Wish, pod: PodSeen) -> str:
 
 
 def _patience_end(pod: PodSeen, patience_ms: Millis) -> Millis | None:
-    return Millis(pod.created_at + patience_ms) if pod.is_stuck else None
+    return Millis(pod.placed_at + patience_ms) if pod.is_stuck else None

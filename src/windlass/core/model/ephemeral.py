@@ -98,7 +98,8 @@ class PodSeen(Struct, frozen=True, kw_only=True):
     message: str = ""
     exit_code: int | None = None
     node: str = ""
-    created_at: Millis = Millis(0)
+    placed_at: Millis = Millis(0)
+    """When it got its node: until then it waits for one, and not for its image."""
     started_at: Millis | None = None
     finished_at: Millis | None = None
     is_foreign: bool = False

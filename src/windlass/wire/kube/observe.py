@@ -24,7 +24,8 @@ def see_pod(pod: Document, job_uid: str, *, is_node_silent: bool = False) -> Pod
         message=message,
         exit_code=exit_code,
         node=pod.get("spec", {}).get("nodeName", ""),
-        created_at=read_time(metadata.get("creationTimestamp")) or Millis(0),
+        placed_at=read_time(_scheduled(status).get("lastTransitionTime") or metadata.get("creationTimestamp"))
+        or Millis(0),
         started_at=_started_at(status),
         finished_at=read_time(ended.get("finishedAt")),
         is_foreign=owner_uid(pod) != job_uid,
@@ -112,7 +113,7 @@ def _why_waiting(pod: Document) -> tuple[str, str]:
         return "ImagePull", message or reason
     if reason in _REFUSED:
         return "CreateFailed", message or reason
-    scheduled: Document = next((one for one in status.get("conditions", []) if one["type"] == "PodScheduled"), {})
+    scheduled = _scheduled(status)
     if gates := _gates(pod) - {HOLD}:
         return "SchedulingGated", f"something else holds its pod back: {', '.join(sorted(gates))}"
     if (
@@ -122,6 +123,11 @@ def _why_waiting(pod: Document) -> tuple[str, str]:
     if reason in _UNDER_WAY or not reason:
         return "Starting", message
     return reason, message
+
+
+def _scheduled(status: Document) -> Document:
+    found: Document = next((one for one in status.get("conditions", []) if one["type"] == "PodScheduled"), {})
+    return found
 
 
 def _gates(pod: Document) -> set[str]:
