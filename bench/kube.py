@@ -1,10 +1,16 @@
 """`make bench-kube`: plain batch/v1 Jobs beside ours on the same node, in one run: fifty at once, and one alone when idle.
 
 Ours make a volume first, keep the output and remove their pods within the time that is measured; a batch Job does neither.
+So that it can be told what the operator costs and what a volume does, batch Jobs with a pod as ours has it, volume and all,
+take their turn too; these are only shown.
+
+All is heard by watches: asking for a list of jobs ten times a second took the API server five times as long for ours as for
+batch Jobs, and was a sixth of all it did.
 """
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -18,9 +24,12 @@ from tests.parts.busybox import IMAGE
 from tests.parts.waiting import wait_for
 
 from bench.report import Figure, at_least, at_most
-from windlass.client.kube.api import JOBS, PODS, Kind, read_config
+from windlass.client.kube.api import CLAIMS, JOBS, PODS, Kind, read_config
 from windlass.client.kube.door import KubeDoor
 from windlass.core.errors import WindlassError
+from windlass.operator.reconcile import read_wish
+from windlass.wire.kube.pod import VOLUME, PodPolicy, run_pod
+from windlass.wire.kube.volume import claim
 
 AT_ONCE: Final = 50
 ROUNDS: Final = 2
@@ -44,26 +53,54 @@ def main() -> list[Figure]:
 def measure(door: KubeDoor, witness: "Witness", operator: Operator) -> list[Figure]:
     alone = sorted(one_alone(door, witness, number) for number in range(ALONE))
     theirs: list[Round] = []
-    ours: list[Round] = []
+    ours_: list[Round] = []
+    alike: list[Round] = []
     spent = Spent()
     for turn in range(ROUNDS):
-        theirs.append(round_of(door, witness, BATCH, turn))
+        theirs.append(round_of(door, witness, f"batch-{turn}", BATCH, plain))
         before = spent_by(operator)
-        ours.append(round_of(door, witness, JOBS, turn))
+        ours_.append(round_of(door, witness, f"ours-{turn}", JOBS, ours))
         spent += spent_by(operator) - before
-    rates = max(one.rate for one in ours), max(one.rate for one in theirs)
-    starts = min(one.start_seconds for one in ours), min(one.start_seconds for one in theirs)
+        alike.append(round_of(door, witness, f"alike-{turn}", BATCH, like_ours))
     jobs = ROUNDS * AT_ONCE
     beside = "batch/v1"
     return [
-        at_least(f"{AT_ONCE} jobs at once", *rates, 0.9, unit="/s", beside=beside),
-        at_most("submit → pod Running, median of them", *starts, 1.3, unit="s", beside=beside),
+        at_least(f"{AT_ONCE} jobs at once", best_rate(ours_), best_rate(theirs), 0.9, unit="/s", beside=beside),
+        at_most(
+            "submit → pod Running, median of them",
+            best_start(ours_),
+            best_start(theirs),
+            1.3,
+            unit="s",
+            beside=beside,
+        ),
         at_most("applied → pod created when idle, median", median(alone), 0.3, 1, unit="s", beside="goal"),
+        beside_alike(f"{AT_ONCE} jobs at once", best_rate(ours_), best_rate(alike), unit="/s"),
+        beside_alike("submit → pod Running", best_start(ours_), best_start(alike), unit="s"),
         only_shown("requests of the operator per job", spent.calls / jobs, f"{spent.calls / jobs:.1f}"),
         only_shown(
             "processor time of the operator per job", spent.seconds / jobs, f"{spent.seconds / jobs * 1000:.0f} ms"
         ),
     ]
+
+
+def best_rate(rounds: list["Round"]) -> float:
+    return max(one.rate for one in rounds)
+
+
+def best_start(rounds: list["Round"]) -> float:
+    return min(one.start_seconds for one in rounds)
+
+
+def beside_alike(what: str, ours_: float, theirs: float, *, unit: str) -> Figure:
+    return Figure(
+        what=f"{what}, beside batch Jobs with a pod and a volume like ours",
+        ours=f"{ours_:,.2f} {unit}",
+        beside=f"batch/v1 {theirs:,.2f} {unit}",
+        ratio=ours_ / theirs,
+        wanted="only shown",
+        is_met=True,
+    )
 
 
 class Round(NamedTuple):
@@ -101,28 +138,35 @@ def one_alone(door: KubeDoor, witness: "Witness", number: int) -> float:
     name = f"alone-{number}"
     door.create(JOBS, ours(name), NAMESPACE)
     wait_for(lambda: name in witness.made, PATIENCE_SECONDS, f"the pod of {name}")
-    wait_for(lambda: over(door, JOBS, name), PATIENCE_SECONDS, f"{name} to end")
+    wait_for(lambda: name in witness.over, PATIENCE_SECONDS, f"{name} to end")
     return witness.made[name] - began
 
 
-def round_of(door: KubeDoor, witness: "Witness", kind: Kind, turn: int) -> Round:
-    prefix = f"{'batch' if kind is BATCH else 'ours'}-{turn}"
+def round_of(
+    door: KubeDoor, witness: "Witness", prefix: str, kind: Kind, make: Callable[[str], dict[str, Any]]
+) -> Round:
     names = [f"{prefix}-{number}" for number in range(AT_ONCE)]
-    make = plain if kind is BATCH else ours
     submitted: dict[str, float] = {}
     began = time.perf_counter()
     for name in names:
         submitted[name] = time.perf_counter()
         door.create(kind, make(name), NAMESPACE)
-    wait_for(lambda: all_over(door, kind, prefix), PATIENCE_SECONDS, f"the jobs {prefix} to end")
-    taken = time.perf_counter() - began
+    wait_for(lambda: all(name in witness.over for name in names), PATIENCE_SECONDS, f"the jobs {prefix} to end")
+    taken = max(witness.over[name] for name in names) - began
     started = [witness.ran[name] - submitted[name] for name in names if name in witness.ran]
     for name in names:
         found = door.get(kind, name, NAMESPACE)
         if found is not None:
             door.delete(kind, name, NAMESPACE, uid=found["metadata"]["uid"])
-    wait_for(lambda: not door.list(PODS, NAMESPACE)[0], PATIENCE_SECONDS, "their pods to go")
+    wait_for(lambda: is_clear(door), PATIENCE_SECONDS, "their pods and volumes to go")
     return Round(AT_ONCE / taken, median(started))
+
+
+def is_clear(door: KubeDoor) -> bool:
+    left = [
+        one for one in door.list(CLAIMS, NAMESPACE)[0] if not one["metadata"]["name"].startswith("artifacts-alone-")
+    ]
+    return not left and not door.list(PODS, NAMESPACE)[0]
 
 
 def ours(name: str) -> dict[str, Any]:
@@ -138,18 +182,22 @@ def ours(name: str) -> dict[str, Any]:
 def plain(name: str) -> dict[str, Any]:
     resources = {"requests": AMOUNTS, "limits": AMOUNTS}
     container = {"name": "main", "image": IMAGE, "command": ["sleep", "1"], "resources": resources}
-    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": {"template": template}}
+    return batch(name, {"restartPolicy": "Never", "containers": [container]})
 
 
-def all_over(door: KubeDoor, kind: Kind, prefix: str) -> bool:
-    found = [one for one in door.list(kind, NAMESPACE)[0] if one["metadata"]["name"].startswith(f"{prefix}-")]
-    return all(is_over(one) for one in found)
+def like_ours(name: str) -> dict[str, Any]:
+    """The very pod that the operator would make, with a claim of its own that goes with it; nobody holds or notes it."""
+    _, asked = read_wish(ours(name), "")
+    spec = dict(run_pod(name, "", 1, asked, PodPolicy())["spec"])
+    del spec["schedulingGates"]
+    template = {"spec": claim(name, asked.spec)["spec"]}
+    spec["volumes"] = [{"name": VOLUME, "ephemeral": {"volumeClaimTemplate": template}}]
+    return batch(name, spec)
 
 
-def over(door: KubeDoor, kind: Kind, name: str) -> bool:
-    found = door.get(kind, name, NAMESPACE)
-    return found is not None and is_over(found)
+def batch(name: str, pod: dict[str, Any]) -> dict[str, Any]:
+    spec = {"template": {"spec": pod}}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
 
 
 def is_over(job: dict[str, Any]) -> bool:
@@ -158,37 +206,45 @@ def is_over(job: dict[str, Any]) -> bool:
 
 
 class Witness:
-    """A watch on pods of its own: when each job's first pod was there, and when it ran."""
+    """Watches of its own: when each job's first pod was there, when it ran, and when the job was over."""
 
     def __init__(self, cluster: KubeCluster) -> None:
-        self._door = KubeDoor(read_config(cluster.kubeconfig))
-        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._cluster = cluster
         self._is_over = False
         self.made: dict[str, float] = {}
         self.ran: dict[str, float] = {}
+        self.over: dict[str, float] = {}
 
     def __enter__(self) -> "Witness":
-        self._thread.start()
+        for kind, note in ((PODS, self._note_pod), (JOBS, self._note_job), (BATCH, self._note_job)):
+            threading.Thread(target=self._look, args=(kind, note), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._is_over = True
 
-    def _look(self) -> None:
+    def _look(self, kind: Kind, note: Callable[[dict[str, Any]], None]) -> None:
+        door = KubeDoor(read_config(self._cluster.kubeconfig))
         while not self._is_over:
             try:
-                after = self._door.list(PODS, NAMESPACE)[1]
-                for event in self._door.watch(PODS, NAMESPACE, after=after):
-                    self._note(event["object"])
+                found, after = door.list(kind, NAMESPACE)
+                for one in found:
+                    note(one)
+                for event in door.watch(kind, NAMESPACE, after=after):
+                    note(event["object"])
             except WindlassError:
                 continue
 
-    def _note(self, pod: dict[str, Any]) -> None:
+    def _note_pod(self, pod: dict[str, Any]) -> None:
         labels = pod["metadata"].get("labels", {})
         name = labels.get("windlass.dev/job") or labels.get("job-name", "")
         self.made.setdefault(name, time.perf_counter())
         if pod.get("status", {}).get("phase") in ("Running", "Succeeded"):
             self.ran.setdefault(name, time.perf_counter())
+
+    def _note_job(self, job: dict[str, Any]) -> None:
+        if is_over(job):
+            self.over.setdefault(job["metadata"]["name"], time.perf_counter())
 
 
 if __name__ == "__main__":

@@ -33,6 +33,8 @@ def register(registry: kopf.OperatorRegistry, memory: Memory, queue: WorkQueue[K
             True  # it watches what it was told to; it needs no right to list namespaces or CRDs
         )
         settings.watching.server_timeout = 300
+        for plural in ("pods", "persistentvolumeclaims"):  # by the API server: of other's it sends nothing at all
+            settings.watching.label_selectors["", "v1", plural] = JOB_LABEL
         settings.peering.standalone = True
 
     @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
