@@ -11,14 +11,15 @@ from windlass.core.model.tenant import SHARE, QuotaPolicy, Tenant
 
 
 class Reserve:
-    __slots__ = ("_beyond", "_bursting", "_capacity", "_held", "_share", "is_shut")
+    __slots__ = ("_beyond", "_bursting", "_capacity", "_cpu", "_gpus", "_memory", "_share", "is_shut")
 
     def __init__(self, share: int) -> None:
         """In thousandths of the capacity."""
         self._share = share
         self._capacity: Resources = NOTHING
         """Of the nodes that take runs."""
-        self._held: Resources = NOTHING
+        self._cpu = self._memory = self._gpus = 0
+        """Held by all runs: plain numbers, since every placing and every end moves them."""
         self._beyond: Resources = NOTHING
         """Part of what is held: by runs beyond their tenant's quota. They are whom the rest is kept for."""
         self._bursting = 0
@@ -44,7 +45,10 @@ class Reserve:
             self._capacity = self._capacity + node.capacity if sign > 0 else self._capacity - node.capacity
 
     def note_run(self, run: Run, sign: int) -> None:
-        self._held = self._held + run.needs if sign > 0 else self._held - run.needs
+        needs = run.needs
+        self._cpu += sign * needs.cpu_millis
+        self._memory += sign * needs.memory_bytes
+        self._gpus += sign * needs.gpus
         if run.burst:
             self._beyond = self._beyond + run.needs if sign > 0 else self._beyond - run.needs
 
@@ -52,11 +56,11 @@ class Reserve:
         self._bursting += sign * (tenant.policy is QuotaPolicy.BURST and tenant.burst.sessions_per_day > 0)
 
     def _leaves_enough(self, needs: Resources) -> bool:
-        capacity, held, beyond = self._capacity, self._held, self._beyond
+        capacity, beyond = self._capacity, self._beyond
         return (
-            self._fits(needs.cpu_millis, capacity.cpu_millis, held.cpu_millis, beyond.cpu_millis)
-            and self._fits(needs.memory_bytes, capacity.memory_bytes, held.memory_bytes, beyond.memory_bytes)
-            and self._fits(needs.gpus, capacity.gpus, held.gpus, beyond.gpus)
+            self._fits(needs.cpu_millis, capacity.cpu_millis, self._cpu, beyond.cpu_millis)
+            and self._fits(needs.memory_bytes, capacity.memory_bytes, self._memory, beyond.memory_bytes)
+            and self._fits(needs.gpus, capacity.gpus, self._gpus, beyond.gpus)
         )
 
     def _fits(self, need: int, capacity: int, held: int, beyond: int) -> bool:

@@ -1,34 +1,37 @@
 """What a tenant holds and has spent, kept up to date record by record, so that a decision about it looks at a few numbers.
 
 Derived from the World's records alone (`world/tables.py` tells of each change): an undo, a trial and a restart give the same.
+What a change moves are plain numbers; what few tenants have a limit on (a month's money, a month's jobs) is summed up when it is
+asked for.
 """
 
-from collections import Counter
-from typing import Final, TypeVar
+from typing import Final
 
-from windlass.core.model.calendar import DAY_MS, Day, Month, day_of, day_start, month_first_day, month_of
+from windlass.core.model.calendar import DAY_MS, Day, Month, day_start, month_first_day, month_of
 from windlass.core.model.ids import Millis, NodeId
 from windlass.core.model.job import PENDING, Job
 from windlass.core.model.money import RATE_SCALE, Micros, rate
-from windlass.core.model.resources import NOTHING, Resources
+from windlass.core.model.resources import Resources
 from windlass.core.model.run import Intent, Run
 from windlass.core.model.spending import DayTotal
 
-K = TypeVar("K")
 _RUN: Final = Intent.RUN
 
 
 class Usage:
     __slots__ = (
         "_accepted",
-        "_day_cost",
-        "_month_cost",
-        "asked",
+        "_asked_cpu",
+        "_asked_gpus",
+        "_asked_memory",
+        "_held_cpu",
+        "_held_gpus",
+        "_held_memory",
+        "_totals",
         "jobs",
         "live",
         "nodes",
         "queued",
-        "resources",
         "runs",
         "unstopped",
     )
@@ -38,42 +41,59 @@ class Usage:
         """That are not over."""
         self.queued = 0
         """Of these, PENDING: waiting, suspended or backing off."""
-        self.asked: Resources = NOTHING
-        """By all its jobs that are not over, placed or not."""
+        self._asked_cpu = self._asked_memory = self._asked_gpus = 0
         self.runs = 0
         self.unstopped = 0
         """Of these, not told to stop."""
-        self.resources: Resources = NOTHING
-        """Held by its runs that are not over."""
-        self.nodes: Counter[NodeId] = Counter()
-        """With runs of it that are not over."""
+        self._held_cpu = self._held_memory = self._held_gpus = 0
+        self.nodes: dict[NodeId, int] = {}
+        """With runs of it that are not over, and how many."""
         self.live = Accrual()
-        self._accepted: Counter[Month] = Counter()
-        self._day_cost: Counter[Day] = Counter()
-        self._month_cost: Counter[Month] = Counter()
+        self._accepted: dict[int, int] = {}
+        """Of its jobs that are not over, by the number of the day they came."""
+        self._totals = Totals()
 
     # — what a decision asks —
 
+    @property
+    def asked(self) -> Resources:
+        """By all its jobs that are not over, placed or not."""
+        return Resources(self._asked_cpu, self._asked_memory, self._asked_gpus)
+
+    @property
+    def resources(self) -> Resources:
+        """Held by its runs that are not over."""
+        return Resources(self._held_cpu, self._held_memory, self._held_gpus)
+
     def accepted_in(self, month: Month) -> int:
         """Jobs accepted in that month, over or not."""
-        return self._accepted[month]
+        live = sum(count for day, count in self._accepted.items() if month_of(Day(day)) == month)
+        return live + self._totals.jobs_in(month)
 
     def spent_on(self, day: Day, now: Millis) -> Micros:
         """Of today: what is metered, and what runs until now."""
-        return Micros(self._day_cost[day] + self.live.cost_since(day, now))
+        return Micros(self._totals.cost_on(day) + self.live.cost_since(day, now))
 
     def spent_in(self, month: Month, now: Millis) -> Micros:
-        return Micros(self._month_cost[month] + self.live.cost_since(month_first_day(month), now))
+        return Micros(self._totals.cost_in(month) + self.live.cost_since(month_first_day(month), now))
 
     # — what changes it —
 
     def note_job(self, job: Job, sign: int) -> None:
         """A job that is not over; `sign` 1 when it comes, -1 when it goes."""
         self.jobs += sign
-        self.queued += sign * (job.state is PENDING)
+        if job.state is PENDING:
+            self.queued += sign
         needs = job.shape.needs
-        self.asked = self.asked + needs if sign > 0 else self.asked - needs
-        _count(self._accepted, month_of(day_of(job.created_at)), sign)
+        self._asked_cpu += sign * needs.cpu_millis
+        self._asked_memory += sign * needs.memory_bytes
+        self._asked_gpus += sign * needs.gpus
+        accepted, day = self._accepted, job.created_at // DAY_MS
+        left = accepted.get(day, 0) + sign
+        if left:
+            accepted[day] = left
+        else:
+            del accepted[day]
 
     def note_change(self, old: Job, new: Job) -> None:
         """Of a job that is not over: little of it ever changes."""
@@ -86,30 +106,78 @@ class Usage:
     def note_run(self, run: Run, sign: int) -> None:
         """A run that is not over."""
         self.runs += sign
-        self.resources = self.resources + run.needs if sign > 0 else self.resources - run.needs
-        _count(self.nodes, run.node, sign)
-        self._note_progress(run, sign)
+        needs = run.needs
+        self._held_cpu += sign * needs.cpu_millis
+        self._held_memory += sign * needs.memory_bytes
+        self._held_gpus += sign * needs.gpus
+        nodes, node = self.nodes, run.node
+        left = nodes.get(node, 0) + sign
+        if left:
+            nodes[node] = left
+        else:
+            del nodes[node]
+        if run.intent is _RUN:
+            self.unstopped += sign
+        if run.started_at is not None:
+            self.live.note(run, sign)
 
     def note_progress(self, old: Run, new: Run) -> None:
         """Of a run that is not over, and holds what it held where it was."""
-        self._note_progress(old, -1)
-        self._note_progress(new, 1)
+        self.unstopped += (new.intent is _RUN) - (old.intent is _RUN)
+        if old.started_at is not None:
+            self.live.note(old, -1)
+        if new.started_at is not None:
+            self.live.note(new, 1)
 
     def note_total(self, old: DayTotal | None, new: DayTotal | None) -> None:
         """Of one day."""
-        known = new or old
-        if known is None:
-            return
-        month = month_of(known.day)
-        cost = (new.cost if new is not None else 0) - (old.cost if old is not None else 0)
-        _count(self._accepted, month, (new.jobs if new is not None else 0) - (old.jobs if old is not None else 0))
-        _count(self._day_cost, known.day, cost)
-        _count(self._month_cost, month, cost)
+        self._totals.note(old, new)
 
-    def _note_progress(self, run: Run, sign: int) -> None:
-        self.unstopped += sign * (run.intent is _RUN)
-        if run.started_at is not None:
-            self.live.note(run, sign)
+
+class Totals:
+    """The days' totals. A month is summed up when somebody asks for it, and is kept summed up from then on."""
+
+    __slots__ = ("_days", "_months")
+
+    def __init__(self) -> None:
+        self._days: dict[Day, DayTotal] = {}
+        self._months: dict[Month, tuple[int, int]] = {}
+        """Money and jobs of those that were asked for."""
+
+    def cost_on(self, day: Day) -> int:
+        total = self._days.get(day)
+        return total.cost if total is not None else 0
+
+    def cost_in(self, month: Month) -> int:
+        return self._sum(month)[0]
+
+    def jobs_in(self, month: Month) -> int:
+        return self._sum(month)[1]
+
+    def note(self, old: DayTotal | None, new: DayTotal | None) -> None:
+        if new is not None:
+            day = new.day
+            self._days[day] = new
+        elif old is not None:
+            day = old.day
+            del self._days[day]
+        else:
+            return
+        if self._months:
+            self._move(month_of(day), old, new)
+
+    def _move(self, month: Month, old: DayTotal | None, new: DayTotal | None) -> None:
+        known = self._months.get(month)
+        if known is not None:
+            gone, come = _worth(old), _worth(new)
+            self._months[month] = known[0] + come[0] - gone[0], known[1] + come[1] - gone[1]
+
+    def _sum(self, month: Month) -> tuple[int, int]:
+        known = self._months.get(month)
+        if known is None:
+            days = [total for day, total in self._days.items() if month_of(day) == month]
+            known = self._months[month] = sum([one.cost for one in days]), sum([one.jobs for one in days])
+        return known
 
 
 class Accrual:
@@ -125,12 +193,14 @@ class Accrual:
         """By the day of the start and the end of the surcharge (None: the plain price)."""
 
     def note(self, run: Run, sign: int) -> None:
-        assert run.started_at is not None
+        started = run.started_at
+        assert started is not None
         plain = rate(run.needs, run.prices)
-        self._add((Day(run.started_at // DAY_MS), None), sign * plain, run.started_at)
-        if run.burst_until is not None and run.burst_until > run.started_at:
+        day = Day(started // DAY_MS)
+        self._add((day, None), sign * plain, started)
+        if run.burst_until is not None and run.burst_until > started:
             dear = rate(run.needs, run.prices, factor=run.burst_factor) - plain
-            self._add((day_of(run.started_at), run.burst_until), sign * dear, run.started_at)
+            self._add((day, run.burst_until), sign * dear, started)
 
     def cost_since(self, day: Day, now: Millis) -> Micros:
         first = day_start(day)
@@ -145,19 +215,13 @@ class Accrual:
         return sum(rates for (_, until), (rates, _) in self._sums.items() if until is None or now < until)
 
     def _add(self, key: tuple[Day, Millis | None], rates: int, start: Millis) -> None:
-        old = self._sums.get(key, (0, 0))
-        new = old[0] + rates, old[1] + rates * start
+        old = self._sums.get(key)
+        new = (old[0] + rates, old[1] + rates * start) if old is not None else (rates, rates * start)
         if new == (0, 0):
             self._sums.pop(key, None)
         else:
             self._sums[key] = new
 
 
-def _count(counter: Counter[K], key: K, change: int) -> None:
-    if not change:
-        return
-    left = counter.get(key, 0) + change
-    if left:
-        counter[key] = left
-    else:
-        counter.pop(key, None)
+def _worth(total: DayTotal | None) -> tuple[int, int]:
+    return (total.cost, total.jobs) if total is not None else (0, 0)

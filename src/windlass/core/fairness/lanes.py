@@ -1,6 +1,6 @@
 """What the waiting queue is made of: lanes of jobs, the shares and bands that hold lanes, and the numbers they are ordered by.
 
-The heap of a share is always true. A band's, and the order of all of them, are lazy: an entry may be lower than the truth (the
+The heap of a share is always true. A band's order, and that of all of them, are lazy: an entry may be lower than the truth (the
 tenant was charged, the head has left) and is put right when it surfaces; it may never be higher, so whatever lowers a key pushes
 a new entry.
 
@@ -9,12 +9,12 @@ and the ranks of the others beside them, a share knows its first lane without it
 """
 
 from collections import deque
-from heapq import heapify, heappop, heappush, heapreplace
+from heapq import heappop
 from itertools import islice
 from typing import Any, Final
 
 from windlass.core.fairness.order import Order
-from windlass.core.fairness.ranks import NEVER, NUMBER_BITS, RANK_BITS, SLACK, BandKey, Entry, Key, Rank
+from windlass.core.fairness.ranks import NEVER, NUMBER_BITS, NUMBER_MASK, RANK_BITS, SLACK, BandKey, Entry, Key, Rank
 from windlass.core.fairness.strays import Strays
 from windlass.core.model.ids import TenantId
 from windlass.core.model.job import Job
@@ -36,6 +36,7 @@ class Lane:
         "last",
         "level",
         "listed",
+        "number",
         "place",
         "rank",
         "share",
@@ -45,12 +46,13 @@ class Lane:
     def __init__(self, share: "Share", band: "Band", level: int, early: int) -> None:
         self.share = share
         self.band = band
+        self.number = band.join(self)
         self.level = level
         self.early = early
         """How far below its tenant's tag it counts: what its deadlines may borrow."""
         self.is_asleep = False
-        self.listed: tuple[Key, Lane] | None = None
-        """Asleep: its newest entry in the band's heap."""
+        self.listed: Entry | None = None
+        """Asleep: its newest entry in the band's order, with its number there."""
         self.place = -1
         """Awake: where it is in the share's heap."""
         self.count = 0
@@ -72,9 +74,6 @@ class Lane:
     def __contains__(self, job: Job) -> bool:
         """Looks at all of them: for those who check, not for those who decide."""
         return any(one is job for one in self.jobs())
-
-    def __lt__(self, other: "Lane") -> bool:
-        return self.tenant < other.tenant  # ranks are unique: asked only of a dead entry and its successor
 
     @property
     def tenant(self) -> TenantId:
@@ -278,16 +277,18 @@ class Share:
 
 
 class Band:
-    """The lanes of one shape; those asleep by the key they will have when they wake."""
+    """The lanes of one shape; those asleep by the key they would be served by."""
 
     __slots__ = (
-        "heap",
+        "_numbered",
+        "_unused",
         "is_hopeless",
         "is_parked",
         "key_in_queue",
         "lanes",
         "listed",
         "number",
+        "order",
         "scarce",
         "shape",
         "waiting",
@@ -302,6 +303,8 @@ class Band:
         self.key_in_queue = key_in_queue
         self.shape = key_in_queue if isinstance(key_in_queue, Shape) else key_in_queue[0]
         self.lanes: dict[TenantId | tuple[TenantId, int], Lane] = {}
+        self._numbered: list[Lane | None] = []
+        self._unused: list[int] = []
         self.is_parked = False
         self.yields = False
         """Parked only because it would have delayed somebody who was first."""
@@ -312,19 +315,34 @@ class Band:
         self.scarce = ""
         """What most of them lacked: `cpu`, `memory`, `gpu`, or nothing that can be counted."""
         self.listed: Entry | None = None
-        self.heap: list[tuple[Key, Lane]] = []
+        self.order = Order()
+        """Of those asleep."""
+
+    def join(self, lane: Lane) -> int:
+        """Its number in here."""
+        if self._unused:
+            number = self._unused.pop()
+            self._numbered[number] = lane
+        else:
+            number = len(self._numbered)
+            self._numbered.append(lane)
+        return number
+
+    def leave(self, lane: Lane) -> None:
+        self._numbered[lane.number] = None
+        self._unused.append(lane.number)
 
     def push(self, lane: Lane) -> bool:
-        """False when what is listed is no higher."""
-        key = lane.key()
-        if lane.listed is not None and lane.listed[0] <= key:
+        """False when what is listed is no higher; else whether the band is to be listed lower, or at all."""
+        entry = (lane.key() << NUMBER_BITS) + lane.number
+        if lane.listed is not None and lane.listed <= entry:
             return False
-        lane.listed = entry = (key, lane)
-        heappush(self.heap, entry)
-        if len(self.heap) > 2 * len(self.lanes) + SLACK:
-            self.heap = [entry for entry in self.heap if entry[1].listed is entry]
-            heapify(self.heap)
-        return True
+        lane.listed = entry
+        order = self.order
+        order.push(entry)
+        if len(order) > 2 * len(self.lanes) + SLACK:
+            order.reset(one.listed for one in self.lanes.values() if one.listed is not None)
+        return self.listed is None or self.listed > entry - lane.number + self.number
 
     def surface(self, entry: Entry, order: Order) -> Lane | None:
         """Of those asleep in it."""
@@ -338,19 +356,22 @@ class Band:
 
     def first_lane(self) -> Lane | None:
         """Of those asleep in it."""
-        heap = self.heap
-        while heap:
-            entry = heap[0]
-            lane = entry[1]
-            if lane.listed is not entry:
-                heappop(heap)
+        order, numbered = self.order, self._numbered
+        while order.near:
+            entry = order.near[0]
+            lane = numbered[entry & NUMBER_MASK]
+            if lane is None or lane.listed != entry:
+                order.drop_first()
                 continue
-            key = lane.key()
-            if key == entry[0]:
+            true = (lane.key() << NUMBER_BITS) + lane.number
+            if true == entry:
                 return lane
-            lane.listed = entry = (key, lane)
-            heapreplace(heap, entry)
+            lane.listed = true
+            if order.raise_first(true):
+                return lane
         return None
 
     def true_entry(self, lane: Lane) -> Entry:
-        return (lane.key() << NUMBER_BITS) + self.number
+        """What is listed for it when `lane` is its first: found just now, so that what the lane has listed is the truth."""
+        assert lane.listed is not None
+        return lane.listed - lane.number + self.number

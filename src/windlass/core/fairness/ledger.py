@@ -27,7 +27,7 @@ _UNITS: Final = 1_000_000_000 * 3_600_000
 """A rate is in nano-units for so many milliseconds: the unit in which every list price of a resource is a whole number."""
 
 
-class Account(Struct, frozen=True, omit_defaults=True):
+class Account(Struct, frozen=True, omit_defaults=True, gc=False):
     """One tenant's standing. Stored with every placing and every end, so that a rebuilt World serves in the same order."""
 
     finish: Virtual = 0
@@ -86,15 +86,21 @@ def true_up(
     at most what they were given since it began to wait, counted as if by the lightest of them: V may have been driven ahead by the
     tenant's own charges, while it was alone, and nobody is to wait for that.
     """
-    over = (virtual(charged, weight) if charged else 0) - virtual(used, weight)
-    work = account.work + used - charged
+    span = (charged * SHARE // weight or 1) if charged else 0
+    over = span - (used * SHARE // weight or 1)
+    finish, owed, work = account.finish, account.owed, account.work + used - charged
     if over <= 0:
-        paid = min(account.owed, -over)
-        return Account(account.finish - over - paid, account.seen, account.owed - paid, work, account.mark)
-    back = min(over, max(0, account.finish - now))
-    given = max(0, others - account.mark) * SHARE // WEIGHT_LEAST
-    owed = max(account.owed, min(account.owed + over - back, given)) if is_waiting else 0
-    return Account(account.finish - back, account.seen, owed, work, account.mark)
+        paid = owed if owed < -over else -over
+        return Account(finish - over - paid, account.seen, owed - paid, work, account.mark)
+    back = finish - now if finish > now else 0
+    if back > over:
+        back = over
+    if not is_waiting:
+        owed = 0
+    elif over > back:
+        given = max(0, others - account.mark) * SHARE // WEIGHT_LEAST
+        owed = max(owed, min(owed + over - back, given))
+    return Account(finish - back, account.seen, owed, work, account.mark)
 
 
 class Ledger:

@@ -1,9 +1,10 @@
 """The waiting jobs. Next is the job of the tenant with the lowest finish tag; within a tenant, urgent ones, then by priority.
 
 Comes after admission, before placement. A *lane* holds one tenant's jobs of one shape. Lanes are awake in their tenant's *share*,
-or asleep in the *band* of their shape: a shape that found no place is parked for every tenant at once, each of its lanes falls
-asleep when its turn comes, and wakes by its turn once the band is unparked. So neither parking nor unparking looks at the lanes,
-and a tenant whose lanes are all asleep is out of the running.
+or asleep in the *band* of their shape: a shape that found no place is parked for every tenant at once, and each of its lanes falls
+asleep when its turn comes. Once the band is unparked they are served from it by their turn, asleep as they are: on a full fleet
+shapes are parked and unparked with every placing. So neither looks at the lanes, and a tenant whose shapes are all parked is out
+of the running.
 
 Everything is O(log n), amortised; a tag that moves back (a refund, an undo) also touches that tenant's sleeping lanes. What lanes,
 shares and bands are is in `lanes`.
@@ -239,13 +240,13 @@ class WaitingQueue:
         return lane.share if lane is not None and lane.share.tenant == tenant else self._shares.get(tenant)
 
     def _surface(self, source: Share | Band, entry: Entry) -> Lane | None:
-        """The lane of a share whose turn it is. None: the entry was not true, or a band's; now somebody else is first."""
+        """The lane of a share or band whose turn it is. None: the entry was not true; now somebody else is first."""
         if source.is_parked:
             self._running.drop_first()
             return None
         lane = source.surface(entry, self._running)
-        if lane is not None and source.is_band:
-            self._wake(lane)
+        if lane is not None and source.is_band and lane.share.held:
+            self._wake(lane)  # out of the running, with the others of its tenant
             return None
         return lane
 
@@ -280,9 +281,11 @@ class WaitingQueue:
 
     def _relist(self, share: Share) -> None:
         """Its keys may have fallen."""
-        self._list(share)
+        if share.first is not None:
+            self._list(share)
         for lane in share.asleep:
-            self._list_lane(lane)
+            if lane.band.push(lane):
+                self._list(lane.band)
 
     def _wake(self, lane: Lane) -> None:
         lane.share.asleep.discard(lane)
@@ -335,6 +338,7 @@ class WaitingQueue:
         if lane.level:
             self._urgent.discard(lane)
         del band.lanes[(lane.tenant, lane.level) if lane.level else lane.tenant]
+        band.leave(lane)
         if not band.lanes:
             self._parked.discard(band)
             del self._bands[band.key_in_queue]

@@ -71,12 +71,14 @@ class Standings:
 
     def serve(self, tenant: TenantId, work: Work, now: Millis) -> None:
         """A charge."""
+        self._serve(self._side(tenant), work, now)
+
+    def _serve(self, side: "_Side", work: Work, now: Millis) -> None:
         if self.since is None:
             self.since = now
         if not self._marks or now >= self._marks[-1].at + MARK_MS:
             self._mark(now)
         self._served_at = now
-        side = self._side(tenant)
         side.received += work
         weights = self._weights if side.waits else self._weights + side.weight
         given = work * _SCALE // weights
@@ -90,7 +92,8 @@ class Standings:
         here, so it is not corrected here either; and no more is taken back than was counted, whatever the clocks say.
         """
         if self.since is not None and charged_at >= self.since:
-            self.serve(tenant, max(work, -self._side(tenant).received), now)
+            side = self._side(tenant)
+            self._serve(side, work if work > -side.received else -side.received, now)
 
     def all(self, now: Millis, *, window_ms: Millis | None = None) -> tuple[Millis, list[Standing]]:
         """From when on, and everybody's: since the start, or in the window, which begins at a mark where service went on."""

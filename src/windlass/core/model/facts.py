@@ -6,7 +6,7 @@ from windlass.core.model.ids import Millis, NodeId, RunId, VolumeId
 from windlass.core.model.run import ImageWait, RunState, Token
 
 
-class RunProgressed(Struct, frozen=True, kw_only=True, tag=True):
+class RunProgressed(Struct, frozen=True, kw_only=True, tag=True, gc=False):
     """The run is on its way: `progress` says pulling, staging, creating (with the reason when it is retried)."""
 
     run: RunId
@@ -16,12 +16,12 @@ class RunProgressed(Struct, frozen=True, kw_only=True, tag=True):
     """What it waits for is its image."""
 
 
-class RunStarted(Struct, frozen=True, kw_only=True, tag=True):
+class RunStarted(Struct, frozen=True, kw_only=True, tag=True, gc=False):
     run: RunId
     token: Token
 
 
-class RunEnded(Struct, frozen=True, kw_only=True, tag=True):
+class RunEnded(Struct, frozen=True, kw_only=True, tag=True, gc=False):
     """The run is over on the node, its log complete. `state` is EXITED, STOPPED, LOST or REFUSED (it never started)."""
 
     run: RunId
@@ -40,18 +40,18 @@ class RunEnded(Struct, frozen=True, kw_only=True, tag=True):
     """False where another attempt must meet the same end: an image name that cannot exist."""
 
 
-class RunRemoved(Struct, frozen=True, kw_only=True, tag=True):
+class RunRemoved(Struct, frozen=True, kw_only=True, tag=True, gc=False):
     """Nothing of the run is left on the node but its log."""
 
     run: RunId
 
 
-class VolumeMade(Struct, frozen=True, kw_only=True, tag=True):
+class VolumeMade(Struct, frozen=True, kw_only=True, tag=True, gc=False):
     volume: VolumeId
     node: NodeId
 
 
-class VolumeGone(Struct, frozen=True, kw_only=True, tag=True):
+class VolumeGone(Struct, frozen=True, kw_only=True, tag=True, gc=False):
     volume: VolumeId
     node: NodeId
 

@@ -64,15 +64,10 @@ def cost(needs: Resources, span: Millis, prices: PriceBook = LIST_PRICES) -> Mic
     return Micros(cpu + memory + gpu)
 
 
-def rate(needs: Resources, prices: PriceBook = LIST_PRICES, *, factor: int = 1000) -> Rate:
-    """What holding `needs` costs a millisecond; `factor` in thousandths."""
-    return Rate(_rate(needs, prices) * factor)
-
-
 @lru_cache(maxsize=1 << 14)
-def _rate(needs: Resources, prices: PriceBook) -> int:
-    """For a thousandth. Few different needs are asked for, and each of them often."""
+def rate(needs: Resources, prices: PriceBook = LIST_PRICES, *, factor: int = 1000) -> Rate:
+    """What holding `needs` costs a millisecond; `factor` in thousandths. Few different needs are asked for, and each often."""
     cpu = needs.cpu_millis * prices.core_hour * 1_000_000
     memory = needs.memory_bytes * prices.gigabyte_hour
     gpu = needs.gpus * prices.gpu_hour * 1_000_000_000
-    return cpu + memory + gpu
+    return Rate((cpu + memory + gpu) * factor)

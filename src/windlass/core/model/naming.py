@@ -132,6 +132,8 @@ _SECOND: Final = [
 
 
 def made_up_name(job: JobId) -> str:
-    tail = job.replace("-", "")[-12:]
+    tail = job[-12:]  # the last group of a UUID
+    if "-" in tail:
+        tail = job.replace("-", "")[-12:]
     n = int(tail, 16)
     return f"{_FIRST[n % len(_FIRST)]}-{_SECOND[n // 97 % len(_SECOND)]}-{tail[-6:]}"

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 
-class Resources(Struct, frozen=True, omit_defaults=True, cache_hash=True):
+class Resources(Struct, frozen=True, omit_defaults=True, gc=False, cache_hash=True):
     cpu_millis: int = 0
     memory_bytes: int = 0
     gpus: int = 0

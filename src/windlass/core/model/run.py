@@ -35,7 +35,7 @@ class Intent(StrEnum):
     """Over and accepted; its container stays until the run TTL, then the record goes and the node removes it."""
 
 
-class Token(Struct, frozen=True, order=True, array_like=True):
+class Token(Struct, frozen=True, order=True, array_like=True, gc=False):
     """The fencing token: only growing, stored before it is sent. A result counts only with the current one."""
 
     epoch: int

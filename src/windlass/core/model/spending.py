@@ -7,7 +7,7 @@ from windlass.core.model.ids import Millis, PoolId, TenantId
 from windlass.core.model.money import Micros
 
 
-class Segment(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Segment(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A part of a run that lies within one day, all in burst or all out of it. A run's segments sum to the run."""
 
     start: Millis
@@ -20,14 +20,14 @@ class Segment(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return Day(self.start // 86_400_000)
 
 
-class PoolTotal(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PoolTotal(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     cost: Micros = Micros(0)
     burst_cost: Micros = Micros(0)
     """Part of `cost`."""
     span_ms: Millis = Millis(0)
 
 
-class DayTotal(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class DayTotal(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     tenant: TenantId
     day: Day
     jobs: int = 0

@@ -16,7 +16,7 @@ class VolumeState(StrEnum):
     """Judged; listed to its node until the node says it is gone."""
 
 
-class Volume(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Volume(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     id: VolumeId
     tenant: TenantId
     name: str

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from windlass.core.model.ids import NodeId, PoolId, RunId
 from windlass.core.model.node import Node
-from windlass.core.model.resources import NOTHING
+from windlass.core.model.resources import NOTHING, Resources
 from windlass.core.model.run import Run
 from windlass.core.model.shape import Shape
 from windlass.core.placement.classes import ClassKey, NodeClass, class_of, mismatch
@@ -20,7 +20,7 @@ _ANSWERS_KEPT: Final = 10_000
 _IN_USE: Final = " in use"
 
 
-class Spot(Struct, frozen=True, kw_only=True):
+class Spot(Struct, frozen=True, kw_only=True, gc=False):
     """A place on a node, with the devices that go with it."""
 
     node: NodeId
@@ -42,12 +42,14 @@ class Waiting(Struct, frozen=True, kw_only=True):
 class Slot:
     """One node's ledger of what is held on it."""
 
-    __slots__ = ("free", "free_gpus", "held", "kind", "listed", "node", "version")
+    __slots__ = ("free_gpus", "held", "kind", "listed", "node", "room", "version")
 
     def __init__(self, node: Node, kind: NodeClass) -> None:
         self.node = node
         self.kind = kind
-        self.free = node.capacity
+        capacity = node.capacity
+        self.room: Room = (capacity.gpus, capacity.cpu_millis, capacity.memory_bytes)
+        """What is free, as it is looked for."""
         self.free_gpus = sorted(node.gpu_ids)
         self.held: dict[RunId, Run] = {}
         self.listed: Room | None = None
@@ -59,9 +61,15 @@ class Slot:
     def runs(self) -> int:
         return len(self.held)
 
+    @property
+    def free(self) -> Resources:
+        gpus, cpu_millis, memory_bytes = self.room
+        return Resources(cpu_millis, memory_bytes, gpus)
+
     def hold(self, run: Run) -> None:
         self.version += 1
-        self.free = self.free - run.needs
+        (gpus, cpu, memory), needs = self.room, run.needs
+        self.room = (gpus - needs.gpus, cpu - needs.cpu_millis, memory - needs.memory_bytes)
         self.held[run.id] = run
         for gpu in run.gpu_ids:
             if gpu in self.free_gpus:
@@ -69,7 +77,8 @@ class Slot:
 
     def release(self, run: Run) -> None:
         self.version += 1
-        self.free = self.free + run.needs
+        (gpus, cpu, memory), needs = self.room, run.needs
+        self.room = (gpus + needs.gpus, cpu + needs.cpu_millis, memory + needs.memory_bytes)
         self.held.pop(run.id, None)
         if run.gpu_ids:
             self.free_gpus = sorted({*self.free_gpus, *(gpu for gpu in run.gpu_ids if gpu in self.node.gpu_ids)})
@@ -302,7 +311,7 @@ class Nodes:
         return (len(faults), "pool" in faults, *_shortage(shape, node))
 
     def _preference(self, slot: Slot) -> tuple[bool, Room, NodeId]:
-        return slot.node.pool in self._growing, _room(slot), slot.node.id
+        return slot.node.pool in self._growing, slot.room, slot.node.id
 
     def _forget_answers(self) -> None:
         self._lacking.clear()
@@ -322,7 +331,7 @@ def _shortage(shape: Shape, node: Node) -> tuple[int, int, int, int]:
 
 def _list(slot: Slot) -> None:
     """As its class should have it."""
-    listed = _room(slot) if len(slot.held) < slot.node.runs_max else None
+    listed = slot.room if len(slot.held) < slot.node.runs_max else None
     if listed == slot.listed:
         return
     free = slot.kind.free
@@ -331,8 +340,3 @@ def _list(slot: Slot) -> None:
     if listed is not None:
         free.add(listed, slot.node.id)
     slot.listed = listed
-
-
-def _room(slot: Slot) -> Room:
-    free = slot.free
-    return (free.gpus, free.cpu_millis, free.memory_bytes)

@@ -24,7 +24,7 @@ def expected_work(world: World, job: Job) -> Work:
 def charge_run(world: World, run: Run, now: Millis, *, early: Virtual) -> None:
     """After its job has left the queue. Part of the decision that places it. `early`: what its deadline borrowed."""
     tables = world.tables
-    if not tables.is_trial:
+    if tables.woken is None:
         tables.standings.serve(run.tenant, run.charged, now)
     if world.policy.queueing is _FIRST_COME:
         _count(world, run.tenant, run.charged)
@@ -46,12 +46,12 @@ def charge_run(world: World, run: Run, now: Millis, *, early: Virtual) -> None:
 def settle_run(world: World, job: Job, run: Run, now: Millis) -> None:
     """Part of the decision that accepts its end: what it was charged becomes what it used."""
     tables = world.tables
-    used = work_of(run.needs, _held(run, now))
-    if run.ran_ms and not tables.is_trial:
+    used, is_real = work_of(run.needs, _held(run, now)), tables.woken is None
+    if is_real and run.ran_ms:
         tables.typical.note(run.tenant, job.shape, run.ran_ms)
     if used == run.charged:
         return
-    if not tables.is_trial:
+    if is_real:
         tables.standings.correct(run.tenant, used - run.charged, now, charged_at=run.assigned_at)
     if world.policy.queueing is _FIRST_COME:
         _count(world, run.tenant, used - run.charged)

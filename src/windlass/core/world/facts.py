@@ -96,7 +96,7 @@ def _started(world: World, fact: RunStarted, now: Millis) -> None:
     if job.state is not _RUNNING:
         first = job.started_at if job.started_at is not None else now
         state_now = job_lifecycle.follow(job, _JOB_STARTED)
-        world.put(JOBS, job.id, with_state(job, state_now, now=now, started_at=first))
+        world.put(JOBS, job.id, replace(job, state=state_now, since=now, started_at=first))
 
 
 def _ended(world: World, fact: RunEnded, now: Millis) -> None:
@@ -121,9 +121,9 @@ def _ended(world: World, fact: RunEnded, now: Millis) -> None:
         memory_peak_bytes=fact.memory_peak_bytes,
     )
     parts = segments(over)
-    job = replace(job, cost=Micros(job.cost + total(parts)))
+    cost = Micros(job.cost + total(parts))
     _lay_to_rest(world, job, over, parts, now)
-    is_finished = _conclude(world, job, over, fact, now)
+    is_finished = _conclude(world, job, over, cost, fact, now)
     settle_run(world, job, over, now)
     bill_run(world, over, parts, now, finished=job if is_finished else None)
 
@@ -138,26 +138,27 @@ def _lay_to_rest(world: World, job: Job, run: Run, parts: tuple[Segment, ...], n
         world.drop(RUNS, run.id)
 
 
-def _conclude(world: World, job: Job, run: Run, fact: RunEnded, now: Millis) -> bool:
-    """False: it is tried again."""
+def _conclude(world: World, job: Job, run: Run, cost: Micros, fact: RunEnded, now: Millis) -> bool:
+    """False: it is tried again. `cost`: of all its runs, this one counted."""
     if job.is_cancelled:
-        finish(world, job, JobEvent.CANCELLED, run=run, now=now, reason="Cancelled", message="cancelled on request")
+        said = "cancelled on request"
+        finish(world, job, JobEvent.CANCELLED, run=run, cost=cost, now=now, reason="Cancelled", message=said)
     elif run.reason == "DeadlineExceeded":
-        finish(world, job, JobEvent.TIMED_OUT, run=run, now=now)
+        finish(world, job, JobEvent.TIMED_OUT, run=run, cost=cost, now=now)
     elif run.state is _EXITED and run.exit_code == 0:
-        finish(world, job, _SUCCEEDED, run=run, now=now)
+        finish(world, job, _SUCCEEDED, run=run, cost=cost, now=now)
     elif run.stopped_for:
-        reason, message = run.stopped_for, why_stopped(job, run)
-        finish(world, job, JobEvent.FAILED, run=run, now=now, reason=reason, message=message)
+        said = why_stopped(job, run, cost)
+        finish(world, job, JobEvent.FAILED, run=run, cost=cost, now=now, reason=run.stopped_for, message=said)
     elif fact.is_retriable and job.attempt <= job.retries:
-        _retry(world, job, run, now)
+        _retry(world, job, run, cost, now)
         return False
     else:
-        finish(world, job, JobEvent.FAILED, run=run, now=now)
+        finish(world, job, JobEvent.FAILED, run=run, cost=cost, now=now)
     return True
 
 
-def _retry(world: World, job: Job, run: Run, now: Millis) -> None:
+def _retry(world: World, job: Job, run: Run, cost: Micros, now: Millis) -> None:
     policy = world.policy
     backoff = min(policy.retry_backoff_ms << min(job.attempt - 1, 20), policy.retry_backoff_max_ms)
     again = with_state(
@@ -168,5 +169,6 @@ def _retry(world: World, job: Job, run: Run, now: Millis) -> None:
         not_before=Millis(now + backoff),
         reason=run.reason,
         message=f"attempt {job.attempt} of {job.retries + 1} ended: {run.reason}; trying again",
+        cost=cost,
     )
     world.put(JOBS, job.id, again)

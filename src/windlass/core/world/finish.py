@@ -9,12 +9,13 @@ from windlass.core.lifecycle.job import JobEvent
 from windlass.core.model.hook import Hook
 from windlass.core.model.ids import JobId, Millis, TenantId, VolumeId
 from windlass.core.model.job import Job
+from windlass.core.model.money import Micros
 from windlass.core.model.run import Run
 from windlass.core.model.volume import Volume, VolumeState
 from windlass.core.world.records import JOBS, OUTBOX, SPECS, VOLUMES, JobErased, JobOver, Table
 from windlass.core.world.spending import count_job
 from windlass.core.world.submit import name_id
-from windlass.core.world.world import World, with_state
+from windlass.core.world.world import World
 
 _DROPPING: Final = VolumeState.DROPPING
 
@@ -26,19 +27,22 @@ def finish(
     *,
     now: Millis,
     run: Run | None = None,
+    cost: Micros | None = None,
     reason: str = "",
     message: str = "",
 ) -> None:
-    """Part of a decision: the caller holds its number. With `run`, its last one, whoever bills that counts the job as well."""
-    over = with_state(
+    """Part of a decision: the caller holds its number. With `run`, its last one, whoever bills that counts the job as well, and
+    says what all of them cost."""
+    over = replace(
         job,
-        job_lifecycle.follow(job, event),
-        now=now,
+        state=job_lifecycle.follow(job, event),
+        since=now,
         finished_at=now,
         started_at=run.started_at if run is not None and job.started_at is None else job.started_at,
         exit_code=run.exit_code if run is not None else None,
         reason=reason or (run.reason if run is not None else ""),
         message=message or (run.message if run is not None else ""),
+        cost=cost if cost is not None else job.cost,
     )
     world.put(OUTBOX, job.id, JobOver(job=over))
     world.drop(JOBS, job.id)

@@ -45,14 +45,15 @@ def may_start(world: World, job: Job, now: Millis) -> Start | Hold:
     tenant = tables.tenants.get(job.tenant)
     if tenant is None:
         return WITHIN  # its tenant was known when it was accepted: what was accepted is run
-    usage, quota = tables.usage[job.tenant], tenant.quota
-    spent = money_spent(tenant, usage, now)
-    if spent is not None:
-        return Hold(((sentence(spent[0]), 0),), spent[1])
-    needs = job.shape.needs
-    if fits(quota, needs, held=usage.resources, jobs=usage.runs):
-        return RESERVED if tables.reserve.refuses(needs) else WITHIN
-    return _beyond(world, tenant, usage, job, now)
+    usage, quota, needs = tables.usage[job.tenant], tenant.quota, job.shape.needs
+    if quota.cost_per_day is not None or tenant.budget is not None:
+        spent = money_spent(tenant, usage, now)
+        if spent is not None:
+            return Hold(((sentence(spent[0]), 0),), spent[1])
+    is_bound = quota.resources is not None or quota.jobs is not None
+    if is_bound and not fits(quota, needs, held=usage.resources, jobs=usage.runs):
+        return _beyond(world, tenant, usage, job, now)
+    return RESERVED if tables.reserve.refuses(needs) else WITHIN
 
 
 def nodes_allowed(world: World, tenant: TenantId) -> frozenset[NodeId] | None:

@@ -22,7 +22,7 @@ from windlass.core.world.gate import WORKERS_USED, Hold, Start, may_start, nodes
 from windlass.core.world.growth import count_use
 from windlass.core.world.records import JOBS, RUNS, VOLUMES
 from windlass.core.world.timers import Due
-from windlass.core.world.world import World, with_state
+from windlass.core.world.world import World
 
 _PLACED: Final = JobEvent.PLACED
 
@@ -113,7 +113,6 @@ def _assign(world: World, lane: Lane, job: Job, spot: Spot, start: Start, now: M
     early = lane.early
     with world.decision(now) as number:
         tables = world.tables
-        session = join_burst(world, job.tenant, number=number, now=now) if start.is_over else None
         pool, tenant = tables.nodes[spot.node].pool, tables.tenants.get(job.tenant)
         attempt = job.attempt + 1
         run = Run(
@@ -124,21 +123,21 @@ def _assign(world: World, lane: Lane, job: Job, spot: Spot, start: Start, now: M
             attempt=attempt,
             token=Token(world.epoch, number),
             needs=job.shape.needs,
-            gpu_ids=spot.gpu_ids,
             since=now,
             assigned_at=now,
             ends_at=known_end(job, now),
+            pool=pool,
+            gpu_ids=spot.gpu_ids,
             charged=expected_work(world, job),
             charged_weight=tenant.weight if tenant is not None else SHARE,
-            pool=pool,
             prices=tables.prices.book(tenant.tier if tenant is not None else "", pool),
-            burst=session.id if session is not None else "",
-            burst_until=session.ends_at if session is not None else None,
-            burst_factor=session.price_factor if session is not None else SHARE,
         )
+        if start.is_over:
+            session = join_burst(world, job.tenant, number=number, now=now)
+            run = replace(run, burst=session.id, burst_until=session.ends_at, burst_factor=session.price_factor)
         state = job_lifecycle.follow(job, _PLACED)
         world.put(RUNS, run.id, run)
-        world.put(JOBS, job.id, with_state(job, state, now=now, attempt=attempt, node=spot.node))
+        world.put(JOBS, job.id, replace(job, state=state, since=now, attempt=attempt, node=spot.node))
         charge_run(world, run, now, early=early)
         count_use(world, spot.node, now)
         _settle_volume(world, job, tables.fleet.home_of(spot.node), now)

@@ -116,13 +116,13 @@ class Answer(Struct, frozen=True):
     body: bytes
 
 
-class JobOver(Struct, frozen=True, kw_only=True, tag="job-over"):
+class JobOver(Struct, frozen=True, kw_only=True, tag="job-over", gc=False):
     """The last word on a job, on its way into the history."""
 
     job: Job
 
 
-class RunOver(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="run-over"):
+class RunOver(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="run-over", gc=False):
     """The last word on a run, and what it cost: decided once, with its end."""
 
     run: Run

@@ -27,18 +27,26 @@ _NOTHING: Final = PoolTotal()
 def bill_run(world: World, run: Run, parts: Sequence[Segment], now: Millis, *, finished: Job | None) -> None:
     """Part of the decision that accepts its end: onto the totals of its days, once. `finished`: its job, over as well."""
     counted = day_of(finished.created_at) if finished is not None else None
-    by_day: dict[Day, list[Segment]] = {counted: []} if counted is not None else {}
-    for part in parts:
-        by_day.setdefault(part.day, []).append(part)
-    for day, those in by_day.items():
-        key = total_id(run.tenant, day)
-        known = world.tables.totals.get(key) or DayTotal(tenant=run.tenant, day=day)
-        pools = {**known.pools, run.pool: _with(known.pools.get(run.pool, _NOTHING), those)} if those else known.pools
-        grown = DayTotal(tenant=known.tenant, day=day, jobs=known.jobs + (day == counted), pools=pools)
-        world.put(TOTALS, key, grown)
+    if len(parts) == 1 and counted == parts[0].day:  # as nearly all of them are
+        _add_to_day(world, run, counted, parts, jobs=1)
+    else:
+        by_day: dict[Day, list[Segment]] = {counted: []} if counted is not None else {}
+        for part in parts:
+            by_day.setdefault(part.day, []).append(part)
+        for day, those in by_day.items():
+            _add_to_day(world, run, day, those, jobs=int(day == counted))
     if run.burst:
         bill_burst(world, run, parts)
     check_budget(world, run.tenant, now)
+
+
+def _add_to_day(world: World, run: Run, day: Day, parts: Sequence[Segment], *, jobs: int) -> None:
+    key = total_id(run.tenant, day)
+    known = world.tables.totals.get(key)
+    if known is None:
+        known = DayTotal(tenant=run.tenant, day=day)
+    pools = {**known.pools, run.pool: _with(known.pools.get(run.pool, _NOTHING), parts)} if parts else known.pools
+    world.put(TOTALS, key, DayTotal(tenant=known.tenant, day=day, jobs=known.jobs + jobs, pools=pools))
 
 
 def bill_worker(world: World, worker: Worker, parts: Sequence[Segment], now: Millis) -> None:
@@ -90,10 +98,10 @@ def check_job_cost(world: World, key: JobId, now: Millis) -> None:
             world.put(Table.JOBS, key, replace(job, is_cost_warned=True, cost_warned_at=now))
 
 
-def why_stopped(job: Job, run: Run) -> str:
+def why_stopped(job: Job, run: Run, cost: Micros) -> str:
     """For people."""
     if run.stopped_for == COST_EXCEEDED:
-        return f"stopped: it may cost {money(job.cost_max or 0)} and has cost {money(job.cost)}; its artifacts are kept"
+        return f"stopped: it may cost {money(job.cost_max or 0)} and has cost {money(cost)}; its artifacts are kept"
     return "stopped: its tenant's budget of this month is spent; its artifacts are kept"
 
 
@@ -108,9 +116,12 @@ def _is_spent(world: World, tenant: TenantId, budget: Budget, now: Millis) -> bo
 
 
 def _with(total: PoolTotal, parts: Sequence[Segment]) -> PoolTotal:
-    cost, burst_cost, span = total.cost, total.burst_cost, total.span_ms
+    cost: int = total.cost
+    burst_cost: int = total.burst_cost
+    span: int = total.span_ms
     for part in parts:
-        cost, span = Micros(cost + part.cost), Millis(span + part.span_ms)
+        cost += part.cost
+        span += part.span_ms
         if part.is_burst:
-            burst_cost = Micros(burst_cost + part.cost)
-    return PoolTotal(cost=cost, burst_cost=burst_cost, span_ms=span)
+            burst_cost += part.cost
+    return PoolTotal(cost=Micros(cost), burst_cost=Micros(burst_cost), span_ms=Millis(span))

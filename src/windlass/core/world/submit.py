@@ -43,8 +43,10 @@ def submit(
         check_fit(accepted.shape, world.tables.places)
         check_references(world.tables.vault, tenant, submission.spec)
         check_quota(world, accepted, now)
-        _hold_name(world, accepted)
-        accepted, spec = _adopt_volume(world, accepted, submission.spec)
+        spec = submission.spec
+        if accepted.is_name_given:
+            _hold_name(world, accepted)
+            accepted, spec = _adopt_volume(world, accepted, spec)
         world.put(JOBS, job, accepted)
         world.put(SPECS, job, spec)
         if idempotency is not None:
@@ -100,9 +102,9 @@ def make_job(world: World, tenant: TenantId, asked: Submission, *, job: JobId, n
             Shape(
                 needs=asked.spec.needs,
                 runtime=asked.runtime,
-                labels=tuple(sorted(asked.node_labels)),
+                labels=tuple(sorted(asked.node_labels)) if asked.node_labels else (),
                 pools=asked.pools,
-                allowed=tuple(sorted(owner.quota.pools)),
+                allowed=tuple(sorted(owner.quota.pools)) if owner.quota.pools else (),
                 admitted=world.tables.fleet.admitted.get(owner.id, ()),
             )
         ),
@@ -110,7 +112,7 @@ def make_job(world: World, tenant: TenantId, asked: Submission, *, job: JobId, n
         since=now,
         kind=asked.kind,
         priority=asked.priority,
-        labels=tuple(sorted(asked.labels)),
+        labels=tuple(sorted(asked.labels)) if asked.labels else (),
         image=asked.spec.image,
         webhook=asked.spec.webhook,
         secrets=secret_names(asked.spec),
@@ -146,8 +148,6 @@ def check_quota(world: World, job: Job, now: Millis) -> None:
 
 
 def _hold_name(world: World, job: Job) -> None:
-    if not job.is_name_given:
-        return
     key = name_id(job.tenant, job.name)
     taken = world.tables.names.get(key)
     if taken is not None:

@@ -21,10 +21,10 @@ from windlass.core.fairness.typical import Typical
 from windlass.core.model.burst import BurstSession
 from windlass.core.model.calendar import DAY_MS, day_start
 from windlass.core.model.ids import JobId, Millis, NodeId, RunId, TenantId, VolumeId
-from windlass.core.model.job import Job
+from windlass.core.model.job import PENDING, Job
 from windlass.core.model.money import Prices
 from windlass.core.model.node import Node
-from windlass.core.model.run import Run
+from windlass.core.model.run import ENDED, Run
 from windlass.core.model.shape import Shape
 from windlass.core.model.spending import BudgetMark, DayTotal
 from windlass.core.model.tenant import SHARE, Tenant
@@ -42,7 +42,6 @@ _NO_TIME: Final = Millis(0)
 _VOLUME_TTL: Final = Due.VOLUME_TTL
 K = TypeVar("K", bound=Hashable)
 R = TypeVar("R")
-M = TypeVar("M")
 _SHAPES_KEPT: Final = 10_000
 MONEY_KEPT_MS: Final = Millis(62 * DAY_MS)
 """Totals and burst sessions: this month's and the last one's. The read model has the older ones."""
@@ -80,7 +79,8 @@ class Tables(Kept):
         """Measured, not derived: it begins empty, and an undo leaves it alone."""
         self.usage: defaultdict[TenantId, Usage] = defaultdict(Usage)
         self.reserve = Reserve(burst_reserve)
-        self.runs_of: defaultdict[JobId, set[RunId]] = defaultdict(set)
+        self.runs_of: dict[JobId, tuple[RunId, ...]] = {}
+        """Sorted; nearly always one."""
         self.runs_on: defaultdict[NodeId, set[RunId]] = defaultdict(set)
         self._namesakes = Namesakes()
         self.volume_named = self._namesakes.newest
@@ -217,8 +217,11 @@ class Tables(Kept):
 
     def watch_budget(self, tenant: TenantId) -> None:
         """Look again when, at the present rate, the next threshold is passed."""
-        owner, usage = self.tenants.get(tenant), self.usage.get(tenant)
-        if owner is not None and owner.budget is not None and usage is not None:
+        owner = self.tenants.get(tenant)
+        if owner is None or owner.budget is None:
+            return
+        usage = self.usage.get(tenant)
+        if usage is not None:
             at = next_threshold_at(owner.budget, self.marks.get(tenant), usage, self.now)
             if at is not None:
                 self.timers.add(at, Due.BUDGET, tenant)
@@ -247,7 +250,7 @@ class Tables(Kept):
     def _replace_job(self, key: JobId, new: Job | None) -> Job | None:
         old = _swap(self.jobs, key, new)
         if old is not None:
-            if old.is_waiting:
+            if old.state is PENDING and old.is_waiting:
                 self.dequeue(old)
             if new is not None:
                 self.usage[old.tenant].note_change(old, new)
@@ -264,7 +267,7 @@ class Tables(Kept):
                 self.vault.note_job(new, is_there=True)
             if new.cost_max is not None:
                 self.watch_cost(new)
-            if new.is_waiting:
+            if new.state is PENDING and new.is_waiting:
                 self.enqueue(new)
         return old
 
@@ -283,11 +286,12 @@ class Tables(Kept):
 
     def dequeue(self, job: Job) -> None:
         """A job that waits, out of its lane or out of its backoff."""
-        if job.id in self.backing_off:
+        if self.backing_off and job.id in self.backing_off:
             self.backing_off.discard(job.id)
         else:
             self.queue.discard(job)
-            self.urgent.pop(job.id, None)
+            if self.urgent:
+                self.urgent.pop(job.id, None)
 
     def hurry(self, job: Job) -> None:
         """Its deadline has come nearer."""
@@ -324,46 +328,54 @@ class Tables(Kept):
 
     def _replace_run(self, key: RunId, new: Run | None) -> Run | None:
         old = _swap(self.runs, key, new)
-        if old is not None and new is not None and _holds_the_same(old, new):
+        held = old is not None and old.state not in ENDED
+        holds = new is not None and new.state not in ENDED
+        if old is not None and new is not None and held and holds and _holds_the_same(old, new):
             self.usage[new.tenant].note_progress(old, new)
             self.places.renew(new)
         else:
             if old is not None:
-                self._forget_run(old)
+                self._forget_run(old, held)
             if new is not None:
-                self._note_run(new)
+                self._note_run(new, holds)
         if new is not None:
-            self._watch_run(new)
-        if old is not None and not old.is_over and (new is None or new.is_over):
+            self._watch_run(new, holds)
+        if old is not None and held and not holds:
             self.queue.let_go(old.tenant)
             self.grown.add(old.node)
         return old
 
-    def _forget_run(self, run: Run) -> None:
-        _discard(self.runs_of, run.job, run.id)
-        _discard(self.runs_on, run.node, run.id)
-        if run.is_over:
-            return
-        self.usage[run.tenant].note_run(run, -1)
-        self.reserve.note_run(run, -1)
-        self.places.release(run)
-        if not self.is_trial:
-            self.fleet.note_idle(run, self.now)
+    def _forget_run(self, run: Run, held: bool) -> None:
+        runs_of, job = self.runs_of, run.job
+        if len(runs_of[job]) == 1:
+            del runs_of[job]
+        else:
+            runs_of[job] = tuple(one for one in runs_of[job] if one != run.id)
+        runs_on = self.runs_on[run.node]
+        runs_on.discard(run.id)
+        if not runs_on:
+            del self.runs_on[run.node]
+        if held:
+            self.usage[run.tenant].note_run(run, -1)
+            self.reserve.note_run(run, -1)
+            self.places.release(run)
+            if self.woken is None:
+                self.fleet.note_idle(run, self.now)
 
-    def _note_run(self, run: Run) -> None:
-        self.runs_of[run.job].add(run.id)
+    def _note_run(self, run: Run, holds: bool) -> None:
+        others = self.runs_of.get(run.job)
+        self.runs_of[run.job] = (run.id,) if others is None else tuple(sorted((*others, run.id)))
         self.runs_on[run.node].add(run.id)
-        if run.is_over:
-            return
-        self.usage[run.tenant].note_run(run, 1)
-        self.reserve.note_run(run, 1)
-        self.places.hold(run)
+        if holds:
+            self.usage[run.tenant].note_run(run, 1)
+            self.reserve.note_run(run, 1)
+            self.places.hold(run)
 
-    def _watch_run(self, run: Run) -> None:
+    def _watch_run(self, run: Run, holds: bool) -> None:
         """For what time alone will do to it: its end once it is over, its cost while it runs."""
         if run.keep_until is not None:
             self.timers.add(run.keep_until, Due.RUN_TTL, run.id)
-        if run.started_at is not None and not run.is_over:
+        if holds and run.started_at is not None:
             self.watch_budget(run.tenant)
             job = self.jobs.get(run.job)
             if job is not None:
@@ -410,20 +422,10 @@ def _swap(table: dict[K, R], key: K, new: R | None) -> R | None:
 
 
 def _holds_the_same(old: Run, new: Run) -> bool:
-    """Neither is over, and what it holds is where it was: what else changed is the run's own affair."""
+    """Of two that are not over: what it holds is where it was, and what else changed is the run's own affair."""
     return (
         old.node == new.node
-        and old.needs == new.needs
+        and (old.needs is new.needs or old.needs == new.needs)
         and old.gpu_ids == new.gpu_ids
         and old.burst == new.burst
-        and not old.is_over
-        and not new.is_over
     )
-
-
-def _discard(index: defaultdict[K, set[M]], key: K, member: M) -> None:
-    members = index.get(key)
-    if members is not None:
-        members.discard(member)
-        if not members:
-            del index[key]
