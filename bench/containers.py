@@ -1,4 +1,7 @@
-"""Container jobs end to end beside raw Docker, in one run: throughput eight at once, and the way from submit to started."""
+"""Container jobs end to end beside raw Docker, in one run: throughput eight at once, and the way from submit to started.
+
+The engine by itself and we take turns, and medians are compared: an engine has slow spells of its own.
+"""
 
 import json
 import time
@@ -15,10 +18,12 @@ from tests.parts.dockerd import DockerEngine
 from tests.parts.waiting import wait_for
 
 from bench.report import Figure, at_least, at_most
+from windlass.adapters.runtime.docker.labels import RUN
 from windlass.client.client import Client
 
 AT_ONCE = 8
 JOBS = 48
+ROUNDS = 5
 IDLE_STARTS = 15
 
 
@@ -27,18 +32,19 @@ def main() -> list[Figure]:
         engine.import_busybox()
         raw_round(engine, AT_ONCE)  # warm the engine before either is measured
         with WindlassServer(docker_host=engine.host) as server:
-            our_round(server, AT_ONCE)
+            our_round(server, engine, AT_ONCE)
             raw, ours, cpu = [], [], []
-            for _ in range(3):
+            for _ in range(ROUNDS):
                 raw.append(raw_round(engine, JOBS))
                 before = cpu_seconds(server.pid)
-                ours.append(our_round(server, JOBS))
+                ours.append(our_round(server, engine, JOBS))
                 cpu.append((cpu_seconds(server.pid) - before) / JOBS * 1000)
-            raw_start = median(raw_start_ms(engine) for _ in range(IDLE_STARTS))
-            our_start = median(our_start_ms(server, engine) for _ in range(IDLE_STARTS))
+            starts = [(raw_start_ms(engine), our_start_ms(server, engine)) for _ in range(IDLE_STARTS)]
+    raw_start, our_start = (median(side) for side in zip(*starts, strict=True))
+    what = f"container jobs end to end, 8 at once (turns {turns(ours)}, beside {turns(raw)})"
     return [
-        at_least("container jobs end to end, 8 at once", max(ours), max(raw), 0.9, unit="/s", beside="raw Docker"),
-        at_most("CPU of the server a job", min(cpu), 30, 1.0, unit="ms", beside="the figure set"),
+        at_least(what, median(ours), median(raw), 0.9, unit="/s", beside="raw Docker"),
+        at_most("CPU of the server a job", median(cpu), 30, 1.0, unit="ms", beside="the figure set"),
         at_most(
             "submit → started when idle, over Docker's own",
             our_start - raw_start,
@@ -69,13 +75,18 @@ def raw_container(engine: DockerEngine) -> None:
     engine.call("DELETE", f"/volumes/{name}")
 
 
-def our_round(server: WindlassServer, jobs: int) -> float:
+def turns(rates: list[float]) -> str:
+    return " ".join(f"{rate:.1f}" for rate in rates)
+
+
+def our_round(server: WindlassServer, engine: DockerEngine, jobs: int) -> float:
     """Submitted at once, run eight at a time by what they ask for; over when every container and record is done."""
     cores = psutil.cpu_count() or 2
     client = server.client()
     began = time.perf_counter()
     uids = [client.create(a_manifest(cpu=f"{cores * 1000 // AT_ONCE}m"))["metadata"]["uid"] for _ in range(jobs)]
     wait_for(lambda: all_over(client, uids), 300, "the jobs to end")
+    wait_for(lambda: not engine.containers(label=[RUN]), 60, "the last containers to be removed")
     return jobs / (time.perf_counter() - began)
 
 

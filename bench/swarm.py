@@ -29,8 +29,8 @@ def main() -> list[Figure]:
         raw_round(engine, AT_ONCE)
         join_alone(engine)
         with WindlassServer(docker_host=engine.host) as server:
-            our_round(server, AT_ONCE)
-            pairs = [(swarm_round(engine, JOBS), our_round(server, JOBS)) for _ in range(ROUNDS)]
+            our_round(server, engine, AT_ONCE)
+            pairs = [(swarm_round(engine, JOBS), our_round(server, engine, JOBS)) for _ in range(ROUNDS)]
     theirs, ours = (max(side) for side in zip(*pairs, strict=True))
     return [at_least("container jobs end to end, 8 at once", ours, theirs, 1.0, unit="/s", beside="Docker Swarm")]
 
