@@ -140,6 +140,19 @@ def test_a_job_is_warned_near_its_maximum_and_stopped_at_it() -> None:
     assert "it may cost 1 and has cost" in over.message
 
 
+@pytest.mark.parametrize("cost_max", [1, 3, 5, 11, 777, 1_000_001])
+def test_a_maximum_of_any_size_stops_a_job_that_is_looked_at_only_when_that_is_due(cost_max: int) -> None:
+    world = a_home()
+    ask(world, cost_max=cost_max)
+    [run] = start(world)
+    for _ in range(10):
+        due = world.next_due()
+        if due is None or world.tables.runs[run.id].intent is Intent.STOP:
+            break
+        expire(world, now=due)
+    assert world.tables.runs[run.id].stopped_for == "CostExceeded"
+
+
 def test_all_attempts_of_a_job_count_towards_its_maximum() -> None:
     world = a_home()
     job = ask(world, cost_max=1_000_000, retries=3)

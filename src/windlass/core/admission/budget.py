@@ -60,7 +60,8 @@ def cost_reached_at(job: Job, run: Run) -> Millis | None:
     """When this run brings the job to its warning or, once warned, to its maximum; None: it does not run, or is being stopped."""
     if job.cost_max is None or run.is_over or run.started_at is None or run.intent is not Intent.RUN:
         return None
-    left = (job.cost_max if job.is_cost_warned else job.cost_max * WARN_AT // SHARE) - job.cost
+    # Rounded up: looked at a micro-unit too early, it would be found well and never looked at again.
+    left = (job.cost_max if job.is_cost_warned else -(-job.cost_max * WARN_AT // SHARE)) - job.cost
     if left <= 0:
         return run.started_at
     dear = rate(run.needs, run.prices, factor=run.burst_factor)
