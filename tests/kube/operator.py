@@ -82,10 +82,11 @@ class Operator(ServerProcess):
     def is_ready(self) -> bool:
         return self._get("/readyz") is not None
 
-    def metric(self, name: str) -> float:
-        """The sum over its labels."""
+    def metric(self, name: str, label: str = "") -> float:
+        """The sum over its labels, or over those lines that have this one."""
         lines = (self._get("/metrics") or "").splitlines()
-        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
+        found = [line for line in lines if line.startswith((f"{name} ", f"{name}{{")) and label in line]
+        return sum(float(line.rpartition(" ")[2]) for line in found)
 
     def _get(self, path: str) -> str | None:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)

@@ -6,59 +6,77 @@ from datetime import datetime
 
 import pytest
 
-from tests.kube.lab import DEADLINE, Lab
+from tests.kube.lab import Lab
+from tests.kube.lives import LIVES, Reign, starts
 from tests.kube.operator import Operator
 from tests.parts.waiting import wait_for
+from windlass.client.kube.api import CLAIMS
 
-# What every job has at least: decided, pod noted, over, volume gone; and claim, pod, its release, both deletions.
-PATCHES, WRITES = range(1, 5), range(1, 6)
-EVERY = [f"operator.{when}_patch=kill@{n}" for n in PATCHES for when in ("before", "after")] + [
-    f"operator.{when}_write=kill@{n}" for n in WRITES for when in ("before", "after")
-]
 UNTIL_TOLD = "while [ ! -e /artifacts/go ]; do sleep 0.2; done"
-TELLING = (  # after the decision to run, after the pod itself, before its release, before the last word, before a deletion
-    "operator.after_patch=kill@1",
-    "operator.after_write=kill@2",
-    "operator.before_write=kill@3",
-    "operator.before_patch=kill@4",
-    "operator.before_write=kill@4",
+TELLING = (  # after a decision, at a log, at an event, at an adoption, at a retry, at a cancel's last words and deletions
+    ("plain", "operator.after_patch=kill@1"),
+    ("plain", "operator.before_write.configmaps=kill"),
+    ("plain", "operator.after_write.events=kill"),
+    ("adopted", "operator.after_write.persistentvolumeclaims=kill"),
+    ("retried", "operator.after_write.pods=kill@4"),
+    ("cancelled", "operator.before_write.pods=kill@3"),
 )
+WRITING = ('method="POST"', 'method="PATCH"', 'method="DELETE"')
+LAST = 2
+"""Writes at the end of a life that another order of events may spare."""
 
 
-def starts(lab: Lab, pod: str) -> int:
-    """How often the kubelet started a container of that pod; it tells a moment after it did."""
-
-    def told() -> int:
-        events = [one for one in lab.items("events") if one["involvedObject"]["name"] == pod]
-        return sum(one.get("count") or 1 for one in events if one["reason"] == "Started")
-
-    return wait_for(told, DEADLINE, f"the kubelet to tell that it started {pod}")
-
-
-def dies_and_its_successor_ends_the_job(lab: Lab, own_operator: Callable[..., Operator], failpoint: str) -> None:
-    first = own_operator(failpoints=failpoint).start()
-    lab.shell("told", "echo once", pvcTTLSecondsAfterFinished=1)
-    wait_for(lambda: not first.is_running, 180, f"the operator to die at {failpoint}")
-    with own_operator():
-        status = lab.wait_status("told", phase="Succeeded")
-        lab.wait_gone("pod", "told-1")
-        lab.wait_gone("pvc", "artifacts-told")
-    assert (status["attempt"], status["exitCode"], lab.log("told")) == (1, 0, "once\n")
-    assert starts(lab, "told-1") == 1
-    assert lab.items("pods") == []
-
-
-@pytest.mark.parametrize("failpoint", TELLING)
+@pytest.mark.parametrize(("life", "failpoint"), TELLING)
 def test_an_operator_killed_at_a_telling_moment_leaves_the_same_end(
-    lab: Lab, own_operator: Callable[..., Operator], failpoint: str
+    lab: Lab, own_operator: Callable[..., Operator], life: str, failpoint: str
 ) -> None:
-    dies_and_its_successor_ends_the_job(lab, own_operator, failpoint)
+    reign = Reign(own_operator(failpoints=failpoint), own_operator)
+    end = LIVES[life].live(lab, "told", reign)
+    assert (reign.has_died, end) == (True, LIVES[life].end)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("life", LIVES)
+def test_an_operator_killed_at_any_write_leaves_the_same_end(
+    lab: Lab, own_operator: Callable[..., Operator], life: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    undisturbed = Reign(own_operator(), own_operator)
+    assert LIVES[life].live(lab, "calm", undisturbed) == LIVES[life].end
+    writes = int(sum(undisturbed.now.metric("windlass_operator_api_calls", method) for method in WRITING))
+    undisturbed.now.stop()
+    deaths = 0
+    for n in range(1, writes + 1):
+        for when in ("before", "after"):
+            reign = Reign(own_operator(failpoints=f"operator.{when}_write=kill@{n}"), own_operator)
+            assert LIVES[life].live(lab, f"{when}-{n}", reign) == LIVES[life].end, f"killed {when} write {n}"
+            deaths += reign.has_died
+            reign.now.stop()
+    with capsys.disabled():
+        print(f"\n{life}: {writes} writes undisturbed, killed {deaths} times of {2 * writes}, each time the same end")
+    assert deaths >= 2 * (writes - LAST)
+
+
+def test_an_operator_killed_at_a_sweep_leaves_the_volume_to_the_next(
+    lab: Lab, own_operator: Callable[..., Operator]
+) -> None:
+    metadata = {
+        "name": "artifacts-never",
+        "labels": {"windlass.dev/job": "never", "windlass.dev/part": "volume"},
+        "annotations": {"windlass.dev/expires-at": "2020-01-01T00:00:00Z"},
+    }
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    document = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+    lab.door.create(CLAIMS, document, lab.namespace)
+    reign = Reign(own_operator(failpoints="operator.before_write=kill"), own_operator)
+    reign.until(lambda: lab.get("pvc", "artifacts-never") is None, "the volume to go")
+    assert reign.has_died
 
 
 def test_a_pod_that_vanishes_before_it_was_noted_has_not_run_and_is_made_again(
     lab: Lab, own_operator: Callable[..., Operator]
 ) -> None:
-    first = own_operator(failpoints="operator.after_write=kill@2").start()
+    first = own_operator(failpoints="operator.after_write.pods=kill").start()
     lab.shell("gap", "echo once", pvcTTLSecondsAfterFinished=1)
     wait_for(lambda: not first.is_running, 90, "the operator to die after making the pod")
     made = lab.wait_there("pod", "gap-1")
@@ -69,14 +87,6 @@ def test_a_pod_that_vanishes_before_it_was_noted_has_not_run_and_is_made_again(
         status = lab.wait_status("gap", phase="Succeeded")
     assert status["podUID"] != made["metadata"]["uid"]
     assert (status["attempt"], starts(lab, "gap-1"), lab.log("gap")) == (1, 1, "once\n")
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("failpoint", EVERY)
-def test_an_operator_killed_at_any_write_leaves_the_same_end(
-    lab: Lab, own_operator: Callable[..., Operator], failpoint: str
-) -> None:
-    dies_and_its_successor_ends_the_job(lab, own_operator, failpoint)
 
 
 def test_times_to_live_that_ran_out_while_no_operator_was_there_are_served_by_the_next(

@@ -69,7 +69,6 @@ class Actor:
         metadata = job["metadata"]
         document = claim(metadata["name"], asked.spec, uid=metadata["uid"])
         try:
-            await self._before()
             made = await self._api.create(CLAIMS, document, metadata["namespace"])
         except Conflict:
             found = await self._api.get(CLAIMS, volume_name(metadata["name"]), metadata["namespace"])
@@ -78,7 +77,6 @@ class Actor:
             made = found
         except (Denied, Invalid, NotFound) as exc:
             return _refusal(exc, "VolumeRefused")
-        await self._after()
         self._memory.claims.put(made)
         return None
 
@@ -91,17 +89,13 @@ class Actor:
                 "annotations": {EXPIRES: None},
             }
         }
-        await self._before()
         adopted = await self._api.merge(CLAIMS, volume_name(metadata["name"]), change, metadata["namespace"])
-        await self._after()
         self._memory.claims.put(adopted)
 
     async def delete_volume(self, job: Document, action: DeleteVolume) -> None:
         metadata = job["metadata"]
         name, namespace = volume_name(metadata["name"]), metadata["namespace"]
-        await self._before()
         await self._api.delete(CLAIMS, name, namespace, uid=action.uid)
-        await self._after()
         _mark_going(self._memory.claims, (namespace, name), action.uid)
 
     async def make_pod(self, job: Document, asked: Submission, action: CreatePod) -> Refused | None:
@@ -109,13 +103,11 @@ class Actor:
         metadata = job["metadata"]
         document = run_pod(metadata["name"], metadata["uid"], action.attempt, asked, self._policy, read_errand(job))
         try:
-            await self._before()
             made = await self._api.create(PODS, document, metadata["namespace"])
         except Conflict:
             return None
         except (Denied, Invalid, NotFound) as exc:
             return _refusal(exc, "PodRefused")
-        await self._after()
         self._metrics.pods.inc()
         self._memory.pods.put(made)
         return None
@@ -125,17 +117,13 @@ class Actor:
         name = pod_name(metadata["name"], action.attempt)
         gates = [{"$patch": "delete", "name": HOLD}]  # ours only: a queue may have put its own beside it
         change = {"metadata": {"uid": action.uid}, "spec": {"schedulingGates": gates}}
-        await self._before()
         released = await self._api.merge(PODS, name, change, metadata["namespace"], media=STRATEGIC)
-        await self._after()
         self._memory.pods.put(released)
 
     async def delete_pod(self, job: Document, action: DeletePod) -> None:
         metadata = job["metadata"]
         name, namespace = pod_name(metadata["name"], action.attempt), metadata["namespace"]
-        await self._before()
         await self._api.delete(PODS, name, namespace, uid=action.uid)
-        await self._after()
         _mark_going(self._memory.pods, (namespace, name), action.uid)
 
     async def _tell(self, job: Document, old: Course, new: Course, now: Millis) -> None:
@@ -146,12 +134,6 @@ class Actor:
                 await self._api.create(EVENTS, event(job, notice, new.attempt, now), job["metadata"]["namespace"])
             except WindlassError:
                 continue  # told before a crash, or the namespace is going: an event is a courtesy
-
-    async def _before(self) -> None:
-        await self._failpoints.reach("operator.before_write")
-
-    async def _after(self) -> None:
-        await self._failpoints.reach("operator.after_write")
 
 
 def _refusal(exc: WindlassError, otherwise: str) -> Refused:

@@ -45,7 +45,7 @@ async def serve(
     register(registry, memory, queue, config)
     ready = asyncio.Event()  # kopf takes no other
     clock = ClusterClock(service)
-    async with KubeApi(config) as api:
+    async with KubeApi(config, failpoints=failpoints) as api:
         actor = Actor(api, memory, settings.policy(), wall=clock.now, failpoints=failpoints, metrics=metrics)
         reconciler = Reconciler(
             api,

@@ -26,6 +26,7 @@ from windlass.client.kube.login import Login, prepare_plugin
 from windlass.client.kube.streams import PodStream, open_stream
 from windlass.core.errors import Conflict, Denied, Invalid, NotFound, Unauthenticated, Unavailable, WindlassError
 from windlass.core.model.ids import Millis
+from windlass.ports.failpoints import NONE, Failpoints
 from windlass.wire.kube.kinds import (
     CLAIMS,
     CONFIG_MAPS,
@@ -62,12 +63,13 @@ TIMEOUT_SECONDS: Final = 30.0
 class KubeApi:
     """Open with `async with`. Every refusal is one of our errors; `Conflict` with code `kube-exists` or `kube-conflict`."""
 
-    def __init__(self, config: SingleConfig, *, manager: str = OPERATOR) -> None:
+    def __init__(self, config: SingleConfig, *, manager: str = OPERATOR, failpoints: Failpoints = NONE) -> None:
         self.namespace = config.namespace or "default"
         self._config = config
         self._server = str(config.cluster.server).rstrip("/")
         self._login = Login(config)
         self._manager = manager
+        self._failpoints = failpoints
         self.calls: Counter[tuple[str, str]] = Counter()
         """Requests made so far, by method and what was asked for (`pods`, `pods/log`)."""
 
@@ -121,18 +123,18 @@ class KubeApi:
         return str(page["metadata"]["resourceVersion"])
 
     async def create(self, kind: Kind, document: Document, namespace: str = "") -> Document:
-        return await self._call("POST", kind, namespace, body=document, query={"fieldManager": self._manager})
+        return await self._write("POST", kind, namespace, body=document, query={"fieldManager": self._manager})
 
     async def apply(self, kind: Kind, document: Document, namespace: str = "", *, sub: str = "") -> Document:
         """Server-side apply, ours by force. With a resourceVersion in it: only onto that version, else Conflict."""
         query = {"fieldManager": self._manager, "force": "true"}
         name = document["metadata"]["name"]
-        return await self._call("PATCH", kind, namespace, name, sub, body=document, query=query, media=APPLY)
+        return await self._write("PATCH", kind, namespace, name, sub, body=document, query=query, media=APPLY)
 
     async def merge(
         self, kind: Kind, name: str, change: Document, namespace: str = "", *, media: str = MERGE
     ) -> Document:
-        return await self._call("PATCH", kind, namespace, name, body=change, media=media)
+        return await self._write("PATCH", kind, namespace, name, body=change, media=media)
 
     async def delete(self, kind: Kind, name: str, namespace: str = "", *, uid: str, grace: int | None = None) -> bool:
         """Whether there was one with that UID to delete; another of that name is left alone."""
@@ -141,7 +143,7 @@ class KubeApi:
         if grace is not None:
             options["gracePeriodSeconds"] = grace
         try:
-            await self._call("DELETE", kind, namespace, name, body=options)
+            await self._write("DELETE", kind, namespace, name, body=options)
         except NotFound:
             return False
         except Conflict:
@@ -190,6 +192,17 @@ class KubeApi:
             open_stream(http, pod, namespace, command, has_input=has_input, tty=tty) as stream,
         ):
             yield stream
+
+    async def _write(
+        self, method: str, kind: Kind, namespace: str, name: str = "", sub: str = "", **what: Any
+    ) -> Document:
+        """Every write goes through here, so that a test can end the process before and after any of them."""
+        await self._failpoints.reach("operator.before_write")
+        await self._failpoints.reach(f"operator.before_write.{kind.plural}")
+        written = await self._call(method, kind, namespace, name, sub, **what)
+        await self._failpoints.reach(f"operator.after_write.{kind.plural}")
+        await self._failpoints.reach("operator.after_write")
+        return written
 
     async def _call(
         self,
