@@ -279,3 +279,20 @@ def test_a_trial_in_the_time_to_come_leaves_no_tenant_held() -> None:
 def test_a_day_of_the_ledger_is_a_utc_day() -> None:
     assert next_day(Millis(DAY_MS - 1)) == DAY_MS
     assert next_month(Millis(0)) == 31 * DAY_MS
+
+
+@pytest.mark.parametrize("is_parked", [False, True])
+def test_the_pools_a_tenant_may_use_are_those_of_now_also_for_what_waits_already(is_parked: bool) -> None:
+    cards, plain = PoolId("cards"), PoolId("plain")
+    nodes = [
+        replace(a_node(name, cpu=1000, memory=8 * GIB), pool=pool) for name, pool in (("n1", cards), ("n2", plain))
+    ]
+    world = a_home(QuotaPolicy.QUEUE, Quota(pools=(cards,)), *nodes)
+    taken = [ask(world), *([ask(world)] if is_parked else [])]
+    waiting = taken[-1]
+    if is_parked:
+        assert [run.node for run in place(world, now=NOW)] == ["n1"]
+        assert place(world, now=NOW) == []
+    world.set_tenant(Tenant(id=ACME, policy=QuotaPolicy.QUEUE, quota=Quota(pools=(plain,))), now=NOW)
+    (run,) = place(world, now=NOW)
+    assert (run.job, run.node) == (waiting.id, "n2")

@@ -105,10 +105,18 @@ class Janitor:
         await self._store.compact(max(0, await self._store.revision() - self._retention.changes_kept))
 
     async def _retire_jobs(self) -> None:
-        """History past its retention is erased as if its owner had deleted it."""
+        """History past its retention is erased as if its owner had deleted it; not while a run is kept for longer than that."""
         before = Millis(self._brain.clock.now() - self._retention.history_ms)
-        while views := await self._read_model.jobs_over_before(before, limit=_PAGE):
-            jobs = [view.job for view in views]
+        kept = set[JobId]()
+        while True:
+            views = await self._read_model.jobs_over_before(before, limit=_PAGE + len(kept))
+            jobs = [view.job for view in views if view.job.id not in kept]
+            if not jobs:
+                return
+            kept |= {job.id for job in jobs if self._has_kept_run(job.id)}
+            jobs = [job for job in jobs if job.id not in kept]
+            if not jobs:
+                continue
 
             def verb(now: Millis, jobs: list = jobs) -> None:  # type: ignore[type-arg]
                 world = self._brain.world
@@ -121,6 +129,10 @@ class Janitor:
             _, revision = await self._brain.decide(verb)
             if not await self._read_model.caught_up(revision, timeout=_CAUGHT_UP_SECONDS):
                 return
+
+    def _has_kept_run(self, job: JobId) -> bool:
+        """One whose time-to-live has not passed: its timer ends it, nobody else."""
+        return any(run.keep_until is not None for run in self._brain.world.runs_of(job))
 
     async def _forget_tokens(self) -> None:
         clock = self._brain.clock

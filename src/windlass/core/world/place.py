@@ -42,7 +42,8 @@ def place(world: World, *, now: Millis, limit: int = 256) -> list[Run]:
                 continue
             break
         lane, job = head
-        if job.shape.admitted != tables.fleet.admitted.get(job.tenant, ()):
+        tenant, shape = job.tenant, job.shape
+        if shape.admitted != tables.fleet.admitted.get(tenant, ()) or shape.allowed != tables.allowed.get(tenant, ()):
             readmitted += 1
             if readmitted > limit:
                 tables.timers.add(now, Due.HOLD, job.tenant)  # due at once: the loop breathes, and comes back
@@ -71,9 +72,10 @@ def place(world: World, *, now: Millis, limit: int = 256) -> list[Run]:
 
 def _readmit(world: World, job: Job, now: Millis) -> None:
     """Who may use which pool has changed since it was queued: its turn comes again, as the shape it has now."""
-    admitted = world.tables.fleet.admitted.get(job.tenant, ())
+    tables = world.tables
+    admitted, allowed = tables.fleet.admitted.get(job.tenant, ()), tables.allowed.get(job.tenant, ())
     with world.decision(now):
-        shape = world.tables.shared(replace(job.shape, admitted=admitted))
+        shape = tables.shared(replace(job.shape, admitted=admitted, allowed=allowed))
         world.put(JOBS, job.id, replace(job, shape=shape))
 
 

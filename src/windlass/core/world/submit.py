@@ -104,7 +104,7 @@ def make_job(world: World, tenant: TenantId, asked: Submission, *, job: JobId, n
                 runtime=asked.runtime,
                 labels=tuple(sorted(asked.node_labels)) if asked.node_labels else (),
                 pools=asked.pools,
-                allowed=tuple(sorted(owner.quota.pools)) if owner.quota.pools else (),
+                allowed=world.tables.allowed.get(owner.id, ()),
                 admitted=world.tables.fleet.admitted.get(owner.id, ()),
             )
         ),

@@ -20,7 +20,7 @@ from windlass.core.fairness.standing import Standings
 from windlass.core.fairness.typical import Typical
 from windlass.core.model.burst import BurstSession
 from windlass.core.model.calendar import DAY_MS, day_start
-from windlass.core.model.ids import JobId, Millis, NodeId, RunId, TenantId, VolumeId
+from windlass.core.model.ids import JobId, Millis, NodeId, PoolId, RunId, TenantId, VolumeId
 from windlass.core.model.job import PENDING, Job
 from windlass.core.model.money import Prices
 from windlass.core.model.node import Node
@@ -74,6 +74,8 @@ class Tables(Kept):
         """What is kept free for the first of those that found no place; see `world.backfill`."""
         self.places = Nodes()
         self.fleet = Fleet(self.places)
+        self.allowed: dict[TenantId, tuple[PoolId, ...]] = {}
+        """Of tenants whose quota names pools: which, sorted."""
         self.timers = Timers()
         self.typical = Typical()
         """Measured, not derived: it begins empty, and an undo leaves it alone."""
@@ -181,10 +183,22 @@ class Tables(Kept):
             self.reserve.note_tenant(old, -1)
         if new is not None:
             self.reserve.note_tenant(new, 1)
+        self._allow(key, new.quota.pools if new is not None else ())
         self.let_go_for_room()
         self.queue.let_go(key)
         self.watch_budget(key)
         return old
+
+    def _allow(self, tenant: TenantId, pools: tuple[PoolId, ...]) -> None:
+        """What its queued jobs' shapes say is put right as their turn comes; those that are parked have to have one."""
+        allowed = tuple(sorted(pools))
+        if allowed == self.allowed.get(tenant, ()):
+            return
+        if allowed:
+            self.allowed[tenant] = allowed
+        else:
+            del self.allowed[tenant]
+        self.fleet.has_changed = True
 
     def _replace_prices(self, key: str, new: Prices | None) -> Prices:
         old, self.prices = self.prices, new or Prices()
