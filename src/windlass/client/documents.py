@@ -113,6 +113,7 @@ class Ahead(TypedDict):
 class Estimate(TypedDict):
     at: str
     node: str | None
+    growing: str | None
     noEarlierThan: bool
 
 

@@ -67,7 +67,12 @@ def _gate(gate: Gate, wall: Wall, *, is_held: bool) -> dict[str, Any]:
 def _estimate(start: Estimate | None, wall: Wall) -> dict[str, Any] | None:
     if start is None:
         return None
-    return {"at": timestamp(wall(start.at)), "node": start.node or None, "noEarlierThan": start.is_bound}
+    return {
+        "at": timestamp(wall(start.at)),
+        "node": start.node or None,
+        "growing": start.growing or None,
+        "noEarlierThan": start.is_bound,
+    }
 
 
 def _planned(one: Planned, wall: Wall) -> dict[str, Any]:

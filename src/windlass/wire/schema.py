@@ -187,6 +187,7 @@ class AheadShape(Shape):
 class EstimateShape(Shape):
     at: str
     node: str | None
+    growing: str | None
     no_earlier_than: bool
 
 

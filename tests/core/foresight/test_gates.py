@@ -71,7 +71,7 @@ def test_an_empty_pool_in_its_cooldown_says_when_it_may_grow_and_no_start_before
     found = why(world, waiting, now=later)
     gate = next(gate for gate in found.gates if gate.name is found.gate)
     assert (gate.name, gate.opens_at) == (GateName.COOLDOWN, START + 600_000)
-    assert found.start == Estimate(at=Millis(START + 600_000), is_bound=True)
+    assert found.start == Estimate(at=Millis(START + 600_000), growing=GROW)
     assert [(one.does, one.command) for one in found.advice] == [
         ("any-node", ""),
         ("scale", "windlass pools scale grow 1"),

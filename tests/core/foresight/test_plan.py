@@ -5,19 +5,23 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import pytest
 from msgspec.structs import replace
 
-from tests.core.pool_home import GROW, a_growing_world
+from tests.core.pool_home import GROW, a_growing_world, node_of
 from windlass.core.foresight.plan import plan
+from windlass.core.foresight.why import Estimate
 from windlass.core.model.facts import RunEnded, RunStarted
-from windlass.core.model.ids import JobId, Millis, NodeId, TenantId
+from windlass.core.model.ids import JobId, Millis, NodeId, PoolId, TenantId
 from windlass.core.model.run import Run, RunState
 from windlass.core.model.submission import Submission
 from windlass.core.model.tenant import Quota, QuotaPolicy, Tenant
 from windlass.core.world.facts import observe
+from windlass.core.world.growth import scale_by_hand
 from windlass.core.world.place import place
 from windlass.core.world.pools import change_pool
 from windlass.core.world.submit import submit
+from windlass.core.world.workers import join_node
 from windlass.core.world.world import World
 from windlass.testing.builders import GIB, a_job_id, a_node, a_submission, a_world
 
@@ -200,8 +204,39 @@ def test_a_pool_that_would_grow_for_it_is_named_with_its_price() -> None:
     world = a_growing_world(workers_max=1)
     asked = replace(a_submission(name="mine", cpu=1000), pools=(GROW,))
     (one,) = plan(world, TenantId("local"), [asked], ids=[a_job_id()], now=START).items
-    assert (one.refusal, one.start, one.growing) == (None, None, GROW)
-    assert one.price_per_hour_micros > 0
+    assert (one.refusal, one.start, one.growing) == (None, Estimate(at=START, growing=GROW), GROW)
+    assert (one.price_per_hour_micros > 0, one.starts_now) == (True, False)
     change_pool(world, replace(world.tables.fleet.pools[GROW], is_paused=True), None, now=START)
     (one,) = plan(world, TenantId("local"), [asked], ids=[a_job_id()], now=START).items
     assert (one.start, one.growing, one.price_per_hour_micros) == (None, None, 0)
+
+
+def test_a_pool_that_grows_is_looked_ahead_at_though_a_node_would_be_free_later() -> None:
+    """The machine is taken for an hour; the pool is empty and would be asked at once."""
+    world = a_growing_world(workers_max=1)
+    free = world.tables.nodes[NodeId("n1")].capacity.cpu_millis
+    hour = replace(a_submission(name="all", cpu=free), expected_ms=Millis(3_600_000), pools=(PoolId("local"),))
+    submit(world, TenantId("local"), hour, job=a_job_id(), now=START)
+    (taken,) = place(world, now=START)
+    observe(world, RunStarted(run=taken.id, token=taken.token), now=START)
+    size, workers = len(world.journal), dict(world.tables.fleet.workers)
+    asked = replace(a_submission(name="mine", cpu=1000), expected_ms=Millis(60_000))
+    wanted = [replace(asked, name=name) for name in "abc"]
+    first, second, third = plan(world, TenantId("local"), wanted, ids=[a_job_id() for _ in wanted], now=START).items
+    assert (first.start, second.start) == (Estimate(at=START, growing=GROW),) * 2
+    assert third.start == Estimate(at=Millis(START + 60_000), growing=GROW), "two fill the worker, its pool's only one"
+    assert (len(world.journal), world.tables.fleet.workers) == (size, workers)
+
+
+@pytest.mark.parametrize("cooldown", [0, 60_000])
+def test_a_worker_is_expected_after_the_cooldown_and_as_long_as_its_like_took(cooldown: int) -> None:
+    world = a_growing_world(workers_max=2, cooldown_up_ms=Millis(cooldown))
+    (name,) = scale_by_hand(world, GROW, 1, now=START).workers
+    ready = Millis(START + 20_000)
+    join_node(world, node_of(world.tables.fleet.workers[NodeId(name)], world), now=ready)
+    asked = replace(a_submission(name="mine", cpu=2000), pools=(GROW,), expected_ms=Millis(3_600_000))
+    submit(world, TenantId("local"), asked, job=a_job_id(), now=ready)
+    (taken,) = place(world, now=ready)
+    observe(world, RunStarted(run=taken.id, token=taken.token), now=ready)
+    (one,) = plan(world, TenantId("local"), [replace(asked, name="next")], ids=[a_job_id()], now=ready).items
+    assert one.start == Estimate(at=Millis(max(ready, START + cooldown) + 20_000), growing=GROW)

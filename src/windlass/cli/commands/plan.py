@@ -49,8 +49,8 @@ def _row(one: Planned) -> table.Row:
         faults = "; ".join(f"{fault['field']}: {fault['message']}" for fault in refusal["faults"])
         detail = f"{refusal['code']}: {faults or refusal['detail']}"
         return one["name"] or "-", table.Cell("refused", "red"), "-", "-", "-", detail
-    growing = one["growing"]
-    words = f"when {growing} has grown" if growing is not None else started(one["start"], time.time())
+    growing, start = one["growing"], one["start"]
+    words = f"when {growing} has grown" if growing is not None and start is None else started(start, time.time())
     when = table.Cell(words, "green" if one["startsNow"] else "yellow")
     return (
         one["name"],

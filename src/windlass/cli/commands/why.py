@@ -45,6 +45,9 @@ def started(start: Estimate | None, now: float) -> str:
     when = "at once" if seconds <= now else f"in {span(seconds - now)} ({clock_time(start['at'])})"
     if start["noEarlierThan"]:
         return f"later than {span(max(0.0, seconds - now))} from now"
+    if start["growing"]:
+        grown = start["growing"]
+        return f"as soon as {grown} has grown" if seconds <= now else f"{when} on a worker that {grown} brings"
     return f"{when} on {start['node']}" if start["node"] else when
 
 

@@ -1,4 +1,4 @@
-"""The live World driven ahead of time, inside a trial: runs end when they are expected to, and whoever is next is placed.
+"""The live World driven ahead of time, inside a trial: runs end when expected, pools grow, and whoever is next is placed.
 
 What `why` estimates a start by and `plan` is made of. The caller holds the trial, which takes everything back; timers are put aside
 meanwhile, because a timer that has been taken off its heap cannot be taken back.
@@ -11,8 +11,9 @@ from typing import Final
 
 from msgspec import Struct
 
+from windlass.core.foresight.growths import Growths
 from windlass.core.model.facts import RunEnded, RunStarted
-from windlass.core.model.ids import JobId, Millis, NodeId, RunId, TenantId
+from windlass.core.model.ids import JobId, Millis, NodeId, PoolId, RunId, TenantId
 from windlass.core.model.job import Job
 from windlass.core.model.run import Run, RunState
 from windlass.core.world.expiry import expire
@@ -21,6 +22,7 @@ from windlass.core.world.place import place
 from windlass.core.world.timers import Due, Timers
 from windlass.core.world.world import World
 
+_NO_POOL: Final = PoolId("")
 STEPS: Final = 80
 """Ends and placings, in all: an answer is given while somebody waits for it, on the loop that decides."""
 _WAKING: Final = frozenset({Due.BACKOFF, Due.DEADLINE, Due.HOLD, Due.BURST})
@@ -34,6 +36,8 @@ class Placing(Struct, frozen=True):
     at: Millis
     price_factor: int = 1000
     """Of the price, in thousandths: more than 1000 in a burst."""
+    growing: PoolId = PoolId("")
+    """The pool, where its node is a worker that is yet to come; then its name is not known."""
 
 
 class Foreseen(Struct, frozen=True, kw_only=True):
@@ -53,15 +57,20 @@ def look_ahead(world: World, wanted: Collection[JobId], *, now: Millis, steps: i
     left = set(wanted)
     placings: list[Placing] = []
     with _waking_timers(world):
-        ends = _expected_ends(world, now)
+        ends, growths = _expected_ends(world, now), Growths(world, now)
         while True:
             for run in place(world, now=now, limit=max(1, steps)):
                 steps -= 1
                 left.discard(run.job)
-                placings.append(Placing(run.job, run.tenant, run.node, now, run.burst_factor))
+                growing = growths.brought.get(run.node, _NO_POOL)
+                placings.append(Placing(run.job, run.tenant, run.node, now, run.burst_factor, growing))
                 observe(world, RunStarted(run=run.id, token=run.token), now=now)
                 heappush(ends, (_expected_end(world, run, now), run.id, run))
-            moment = _next_moment(world, ends)
+            came = growths.step(now) if left else 0
+            steps -= came
+            if came and steps > 0:
+                continue
+            moment = _earliest(_next_moment(world, ends), growths.next_at(now))
             if not left or steps <= 0 or moment is None:
                 return Foreseen(placings=tuple(placings), reached=now, is_cut=bool(left) and moment is not None)
             now = max(now, moment)
@@ -75,6 +84,10 @@ def look_ahead(world: World, wanted: Collection[JobId], *, now: Millis, steps: i
 def expected_span(world: World, job: Job) -> Millis:
     """What it says itself, or what such jobs of its tenant usually take."""
     return job.expected_ms if job.expected_ms is not None else world.tables.typical.span(job.tenant, job.shape)
+
+
+def _earliest(*moments: Millis | None) -> Millis | None:
+    return min((at for at in moments if at is not None), default=None)
 
 
 def _next_moment(world: World, ends: list[tuple[Millis, RunId, Run]]) -> Millis | None:

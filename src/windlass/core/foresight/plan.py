@@ -39,7 +39,7 @@ class Planned(Struct, frozen=True, kw_only=True):
     start: Estimate | None = None
     """None: it would not start as things stand (or is refused, or suspended); see `growing`."""
     growing: PoolId | None = None
-    """No node takes it as things stand, but this pool may grow one that does. The price is this pool's."""
+    """It starts on a worker that this pool is yet to bring. The price is this pool's."""
     starts_now: bool = False
     turn: int | None = None
     """It is the so-manieth to start from now on, all tenants counted."""
@@ -118,11 +118,13 @@ def _planned(world: World, asked: Submission, job: Job | Refusal, after: Foresee
     span = expected_span(world, job)
     if placing is None:
         return _unplaced(world, job, after, span)
-    price = _price(world, job, world.tables.nodes[placing.node].pool, placing.price_factor)
+    pool = placing.growing or world.tables.nodes[placing.node].pool
+    price = _price(world, job, pool, placing.price_factor)
     return Planned(
         name=job.name,
-        start=Estimate(at=placing.at, node=placing.node),
-        starts_now=placing.at <= now,
+        start=Estimate(at=placing.at, node="" if placing.growing else placing.node, growing=placing.growing),
+        growing=placing.growing or None,
+        starts_now=placing.at <= now and not placing.growing,
         turn=after.placings.index(placing) + 1,
         expected_ms=span,
         price_micros=price(span),

@@ -33,6 +33,8 @@ class Estimate(Struct, frozen=True, kw_only=True):
     node: str = ""
     is_bound: bool = False
     """No earlier than that: it was not looked any further."""
+    growing: str = ""
+    """The pool, where it starts on a worker that is yet to come."""
 
 
 class Why(Struct, frozen=True, kw_only=True):
@@ -108,9 +110,8 @@ def _ahead(world: World, job: Job, foreseen: Foreseen) -> Ahead:
 def _estimate(job: Job, foreseen: Foreseen, gate: Gate | None) -> Estimate | None:
     placing = foreseen.placing(job.id)
     if placing is not None:
-        return Estimate(at=placing.at, node=placing.node)
+        return Estimate(at=placing.at, node="" if placing.growing else placing.node, growing=placing.growing)
     if foreseen.is_cut:
         return Estimate(at=foreseen.reached, is_bound=True)
-    # A pool that grows is not looked ahead at: what it brings, and when, only its provisioner knows.
     opens_at = gate.opens_at if gate is not None and gate.name is GateName.COOLDOWN else None
     return Estimate(at=opens_at, is_bound=True) if opens_at is not None else None
