@@ -107,13 +107,70 @@ async def test_the_tail_is_the_last_lines(tmp_path: Path) -> None:
     assert len(await texts(logs, tail=5000)) == 1000
 
 
-async def test_a_log_past_its_limit_says_so_and_stops(tmp_path: Path) -> None:
-    logs = FileLogs(tmp_path, bytes_max=1000)
-    await write(logs, *(line(n % 60, b"y" * 50) for n in range(100)), line(5, b"late"))
-    seen = await texts(logs)
-    assert b"limit" in seen[-1]
-    assert b"late" not in seen
-    assert len(seen) < 20
+async def test_a_log_past_its_limit_keeps_its_head_and_its_tail_and_says_what_is_missing(tmp_path: Path) -> None:
+    logs = FileLogs(tmp_path, bytes_max=4000)
+    printed = [b"%03d " % n + b"y" * 46 for n in range(300)]
+    await write(logs, *(line(n % 60, text) for n, text in enumerate(printed)), line(5, b"late"))
+    entries = [entry async for entry in logs.read(RUN)]
+    [gap] = [at for at, entry in enumerate(entries) if b"windlass" in entry.text]
+    head, tail = entries[:gap], entries[gap + 1 :]
+    assert [entry.text for entry in head] == printed[: len(head)]
+    assert [entry.text for entry in tail] == [*printed[-len(tail) + 1 :], b"late"]
+    missing = len(printed) - len(head) - (len(tail) - 1)
+    assert entries[gap].text == b"[windlass: %.1f KiB of its output left out here]" % (missing * 51 / 1024)
+    assert entries[gap].stream == "stderr"
+    assert len(head) > 10
+    assert len(tail) > 10
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 5000
+
+
+async def test_below_its_limit_nothing_is_left_out_however_it_is_written(tmp_path: Path) -> None:
+    """Into the second part and back after every line: the same as at once."""
+    printed = [b"%03d " % n + b"y" * 46 for n in range(40)]
+    for at_once in (1, 3, 40):
+        for run in range(0, 40, at_once):
+            logs = FileLogs(tmp_path / str(at_once), bytes_max=4000)
+            async with logs.writer(RUN) as writer:
+                assert writer.position.bytes_of.get("stdout", 0) == run * 51
+                await writer.append([line(n, printed[n]) for n in range(run, min(run + at_once, 40))])
+        assert await texts(logs) == printed
+        for tail in range(42):
+            assert await texts(logs, tail=tail) == (printed[-tail:] if tail else [])
+
+
+async def test_a_crash_in_any_part_is_repaired_to_whole_entries(tmp_path: Path) -> None:
+    logs = FileLogs(tmp_path, bytes_max=2000)
+    await write(logs, *(line(n % 60, b"y" * 50) for n in range(100)), seal=False)
+    newest = sorted(tmp_path.glob("*.log.*"))[-1]
+    whole = newest.read_bytes()
+    for cut in range(len(whole)):
+        newest.write_bytes(whole[:cut])
+        async with FileLogs(tmp_path, bytes_max=2000).writer(RUN) as writer:
+            held = writer.position.bytes_of["stdout"]
+        assert held % 51 == 0
+        entries = [entry async for entry in logs.read(RUN)]
+        assert sum(len(entry.text) + 1 for entry in entries if b"windlass" not in entry.text) <= held <= 100 * 51
+        newest.write_bytes(whole)
+
+
+async def test_a_reader_that_was_overtaken_goes_on_with_what_is_there(tmp_path: Path) -> None:
+    logs = FileLogs(tmp_path, bytes_max=2000)
+    await write(logs, *(line(n % 60, b"%03d" % n + b"y" * 47) for n in range(20)), seal=False)
+    seen = [entry async for entry in logs.read(RUN)]
+    await write(logs, *(line(n % 60, b"%03d" % n + b"y" * 47) for n in range(20, 100)))
+    rest = [entry async for entry in logs.read(RUN, after=seen[-1].offset)]
+    assert b"left out" in rest[0].text
+    assert rest[-1].text.startswith(b"099")
+    assert await texts(logs, after=rest[0].offset) == [entry.text for entry in rest[1:]]
+
+
+async def test_what_the_runtime_left_out_is_told_and_counted(tmp_path: Path) -> None:
+    logs = FileLogs(tmp_path)
+    gone = LogLine(at=line(2).at, stream=Stream.STDOUT, text=b"", left_out=3 << 30)
+    await write(logs, line(1), gone, line(3))
+    assert await texts(logs) == [b"line 1", b"[windlass: 3.0 GiB of its output left out here]", b"line 3"]
+    async with FileLogs(tmp_path).writer(RUN) as writer:
+        assert writer.position.bytes_of == {"stdout": (3 << 30) + 14}
 
 
 async def test_an_entry_longer_than_a_chunk_is_read_whole(tmp_path: Path) -> None:

@@ -111,6 +111,8 @@ class LogLine(Struct, frozen=True, kw_only=True):
     text: bytes
     is_partial: bool = False
     """The newline is still to come (or never came before the end): the next chunk of this stream continues it."""
+    left_out: int = 0
+    """Not a line, but so many bytes of the stream that are not kept: it had become too long. `text` is empty then."""
 
 
 class LogPosition(Struct, frozen=True, kw_only=True):

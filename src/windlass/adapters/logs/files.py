@@ -1,7 +1,8 @@
-"""Logs of runs in files, one per run: a line per entry, `<time> <o|e><+|.> <text>`, in the order they were seen.
+"""Logs of runs in files: a line per entry, `<time> <o|e><+|.|-> <text>`, in the order they were seen.
 
-`+` marks an entry whose newline is still to come. The file itself is the checkpoint: after a crash a torn last entry is cut
-off, and what is left says exactly where the runtime's stream is to be resumed. A file `<run>.sealed` says nothing more will come.
+`+` marks an entry whose newline is still to come, `-` one that only says how many bytes of the stream were left out. The files
+themselves are the checkpoint: after a crash a torn last entry is cut off, and what is left says exactly where the runtime's
+stream is to be resumed. A file `<run>.sealed` says nothing more will come. What is too long for one file goes on in `parts`.
 """
 
 import glob
@@ -14,6 +15,7 @@ from typing import Final
 
 import anyio
 
+from windlass.adapters.logs.parts import Part, bytes_in, parts_of
 from windlass.core.errors import NotFound
 from windlass.core.model.ids import JobId, RunId
 from windlass.ports.logs import LogEntry
@@ -21,13 +23,16 @@ from windlass.ports.runtime import LogLine, LogPosition, Stream
 
 _LETTER: Final = {Stream.STDOUT: b"o", Stream.STDERR: b"e"}
 _STREAM: Final = {ord("o"): Stream.STDOUT, ord("e"): Stream.STDERR}
+_WHOLE, _PARTIAL, _LEFT_OUT = b".", b"+", b"-"
 _UUID_LENGTH: Final = 36
 _CHUNK: Final = 1 << 18
 _BYTES_MAX: Final = 100 << 20
+_TAIL_PARTS: Final = 2
 
 
 class FileLogs:
     def __init__(self, directory: Path, *, bytes_max: int = _BYTES_MAX) -> None:
+        """`bytes_max` of a run: half of it for its beginning, the other half for its end."""
         self._directory = directory
         self._bytes_max = bytes_max
         self._grown: dict[RunId, anyio.Event] = {}
@@ -35,9 +40,9 @@ class FileLogs:
 
     @asynccontextmanager
     async def writer(self, run: RunId) -> AsyncIterator["FileLogWriter"]:
-        path = self._path(run)
-        held = await anyio.to_thread.run_sync(_repair, path)
-        writer = FileLogWriter(self, run, path, held, self._bytes_max)
+        head = self._path(run)
+        part, held = await anyio.to_thread.run_sync(_repair, head)
+        writer = FileLogWriter(self, run, head, part, held, self._bytes_max)
         try:
             yield writer
         finally:
@@ -88,38 +93,57 @@ class FileLogs:
 
 
 class FileLogWriter:
-    def __init__(self, logs: FileLogs, run: RunId, path: Path, held: LogPosition, bytes_max: int) -> None:
+    """Writes to the newest part; when that is full, the next one begins, and of those behind the first the oldest goes."""
+
+    def __init__(self, logs: FileLogs, run: RunId, head: Path, part: Part, held: LogPosition, bytes_max: int) -> None:
         self.position = held
         self._logs = logs
         self._run = run
-        self._path = path
-        self._file = path.open("ab", buffering=0)
-        self._left = bytes_max - self._file.tell()
+        self._head = head
+        self._head_max = bytes_max // 2
+        self._part_max = bytes_max // 2 // _TAIL_PARTS
+        self._part = part
+        self._file = part.path.open("ab", buffering=0)
+        self._size = part.size()
+        self._in_head = bytes_in(part.position()) - part.left_out
 
     async def append(self, lines: Sequence[LogLine]) -> None:
-        """Lines of one call go out in one write, so that a reader sees whole entries."""
-        kept = b"".join(map(_frame, lines))
-        if self._left <= 0 or not lines:
-            self.position = _advanced(self.position, lines)
+        """Lines of one call go out in one write, as far as they fit one part, so that a reader sees whole entries."""
+        if not lines:
             return
-        if len(kept) > self._left:
-            at = lines[-1].at
-            notice = LogLine(
-                at=at, stream=Stream.STDERR, text=b"[windlass: the log has reached its limit; the rest is dropped]"
-            )
-            kept = _whole_entries(kept[: self._left]) + _frame(notice)
-            self._left = 0
-        else:
-            self._left -= len(kept)
-        self._file.write(kept)
-        self.position = _advanced(self.position, lines)
+        frames, since, room = list[bytes](), 0, self._room()
+        for index, line in enumerate(lines):
+            frame = _frame(line)
+            if room < len(frame) and self._size + sum(map(len, frames)) > 0:
+                self._write(frames, lines[since:index])
+                self._roll()
+                frames, since, room = [], index, self._room()
+            frames.append(frame)
+            room -= len(frame)
+        self._write(frames, lines[since:])
         self._logs.notify(self._run)
+
+    def _room(self) -> int:
+        return (self._head_max if self._part.start == 0 else self._part_max) - self._size
+
+    def _write(self, frames: list[bytes], lines: Sequence[LogLine]) -> None:
+        self._size += self._file.write(b"".join(frames))
+        self.position = _advanced(self.position, lines)
+
+    def _roll(self) -> None:
+        self._file.close()
+        if self._part.start == 0:
+            self._in_head = bytes_in(self.position)
+        self._part = Part.begun(self._head, self._part.start + self._size, self.position, in_head=self._in_head)
+        self._file, self._size = self._part.path.open("ab", buffering=0), 0
+        for old in parts_of(self._head)[1:-_TAIL_PARTS]:
+            old.path.unlink(missing_ok=True)
 
     async def seal(self) -> None:
         self._logs.notify(self._run, is_sealed=True)
 
     async def tail(self, *, lines: int, characters: int) -> str:
-        return await anyio.to_thread.run_sync(_tail_text, self._path, lines, characters)
+        return await anyio.to_thread.run_sync(_tail_text, self._head, lines, characters)
 
     def close(self) -> None:
         self._file.close()
@@ -131,89 +155,138 @@ def _remove_all(directory: Path, prefix: str) -> None:
 
 
 def _frame(line: LogLine) -> bytes:
-    return b"%s %s%s %s\n" % (line.at.encode(), _LETTER[line.stream], b"+" if line.is_partial else b".", line.text)
+    if line.left_out:
+        return b"%s %s%s %d\n" % (line.at.encode(), _LETTER[line.stream], _LEFT_OUT, line.left_out)
+    mark = _PARTIAL if line.is_partial else _WHOLE
+    return b"%s %s%s %s\n" % (line.at.encode(), _LETTER[line.stream], mark, line.text)
+
+
+def _line(raw: bytes) -> LogLine:
+    at, kind, text = raw.split(b" ", 2)
+    stream, mark = _STREAM[kind[0]], kind[1:]
+    if mark == _LEFT_OUT:
+        return LogLine(at=at.decode(), stream=stream, text=b"", left_out=int(text))
+    return LogLine(at=at.decode(), stream=stream, text=text, is_partial=mark == _PARTIAL)
 
 
 def _parse(raw: bytes, offset: int) -> LogEntry:
-    at, kind, text = raw.split(b" ", 2)
-    return LogEntry(offset=offset, at=at.decode(), stream=_STREAM[kind[0]], text=text, is_partial=kind[1:] == b"+")
+    line = _line(raw)
+    if line.left_out:
+        return _notice(line.left_out, line.at, offset)
+    return LogEntry(offset=offset, at=line.at, stream=line.stream, text=line.text, is_partial=line.is_partial)
+
+
+def _notice(left_out: int, at: str, offset: int) -> LogEntry:
+    """Beside the output, not in it: whoever reads only what the job printed is not told by the job."""
+    text = f"[windlass: {_size(left_out)} of its output left out here]".encode()
+    return LogEntry(offset=offset, at=at, stream=Stream.STDERR, text=text)
+
+
+def _size(count: int) -> str:
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"
 
 
 def _whole_entries(data: bytes) -> bytes:
     return data[: data.rfind(b"\n") + 1]
 
 
-async def _entries(path: Path, offset: int) -> AsyncIterator[LogEntry]:
-    """Whole entries from `offset` to the end as it is now."""
+async def _entries(head: Path, offset: int) -> AsyncIterator[LogEntry]:
+    """Whole entries from `offset` to the end as it is now, past the parts that are gone."""
     while True:
-        data = await anyio.to_thread.run_sync(_read_chunk, path, offset)
+        part, data = await anyio.to_thread.run_sync(_read_chunk, head, offset)
         whole = _whole_entries(data)
         if not whole:
             return
+        if part.start > offset:  # what was there is gone
+            yield _notice(part.left_out, whole.split(b" ", 1)[0].decode(), part.start)
+            offset = part.start
         for raw in whole[:-1].split(b"\n"):
             offset += len(raw) + 1
             yield _parse(raw, offset)
 
 
-def _read_chunk(path: Path, offset: int) -> bytes:
-    """At least one whole entry if there is one: an entry may be longer than a chunk."""
+def _read_chunk(head: Path, offset: int) -> tuple[Part, bytes]:
+    """At least one whole entry if there is one: an entry may be longer than a chunk. Of the part that has `offset`, or the next."""
+    for part in parts_of(head):
+        if part.end() > max(offset, part.start):
+            try:
+                return part, _read_part(part, max(offset, part.start))
+            except FileNotFoundError:  # the oldest went while we looked: the next has what is left
+                continue
+    return Part(head, 0, 0), b""
+
+
+def _read_part(part: Part, offset: int) -> bytes:
     size = _CHUNK
-    try:
-        with path.open("rb") as file:
-            while True:
-                file.seek(offset)
-                data = file.read(size)
-                if len(data) < size or b"\n" in data:
-                    return data
-                size *= 2
-    except FileNotFoundError:
-        return b""
+    with part.path.open("rb") as file:
+        while True:
+            file.seek(part.at(offset))
+            data = file.read(size)
+            if len(data) < size or b"\n" in data:
+                return data
+            size *= 2
 
 
-def _advanced(held: LogPosition, lines: Sequence[LogLine] | Sequence[LogEntry]) -> LogPosition:
+def _advanced(held: LogPosition, lines: Sequence[LogLine]) -> LogPosition:
     """Where the runtime's stream is to be resumed once `lines` are held too."""
     last_at = held.last_at
     lines_at, bytes_of = Counter(held.lines_at_last), Counter(held.bytes_of)
     for line in lines:
         if line.at != last_at:
             last_at, lines_at = line.at, Counter()
-        lines_at[line.stream] += 1
-        bytes_of[line.stream] += len(line.text) + (not line.is_partial)
+        lines_at[line.stream] += not line.left_out
+        bytes_of[line.stream] += line.left_out or len(line.text) + (not line.is_partial)
     return LogPosition(last_at=last_at, lines_at_last=dict(lines_at), bytes_of=dict(bytes_of))
 
 
-def _repair(path: Path) -> LogPosition:
-    """Cut off a torn end; count what is held."""
-    held, whole = LogPosition(), 0
-    if not path.exists():
-        return held
-    with path.open("r+b") as file:
+def _repair(head: Path) -> tuple[Part, LogPosition]:
+    """Cut off a torn end of the newest part; say where its stream is to be resumed."""
+    part = parts_of(head, repairs=True)[-1]
+    held, whole = part.position(), part.at(part.start)
+    if not part.path.exists():
+        return part, held
+    with part.path.open("r+b") as file:
+        file.seek(whole)
         while batch := file.readlines(_CHUNK):
             complete = [raw for raw in batch if raw.endswith(b"\n")]
             whole += sum(map(len, complete))
-            held = _advanced(held, [_parse(raw[:-1], 0) for raw in complete])
+            held = _advanced(held, [_line(raw[:-1]) for raw in complete])
         file.truncate(whole)
-    return held
+    return part, held
 
 
-def _last_lines(path: Path, count: int) -> tuple[int, list[bytes]]:
-    """The last `count` entries and the offset where they begin, read backwards in chunks."""
-    try:
-        with path.open("rb") as file:
-            end = file.seek(0, 2)
-            data = b""
-            start = end
-            while start > 0 and data.count(b"\n") <= count:
-                step = min(_CHUNK, start)
-                start -= step
-                file.seek(start)
-                data = file.read(step) + data
-    except FileNotFoundError:
-        return 0, []
+def _last_lines(head: Path, count: int) -> tuple[int, list[bytes]]:
+    """The last `count` entries and the offset where they begin, read backwards."""
+    kept, offset = list[bytes](), 0
+    for part in reversed(parts_of(head)):
+        try:
+            offset, found = _last_of(part, count - len(kept))
+        except FileNotFoundError:
+            break
+        kept = found + kept
+        if len(kept) >= count:
+            break
+    return offset, kept
+
+
+def _last_of(part: Part, count: int) -> tuple[int, list[bytes]]:
+    """In chunks, from its end."""
+    with part.path.open("rb") as file:
+        least = part.at(part.start)
+        start = file.seek(0, 2)
+        data = b""
+        while start > least and data.count(b"\n") <= count:
+            step = min(_CHUNK, start - least)
+            start -= step
+            file.seek(start)
+            data = file.read(step) + data
     lines = _whole_entries(data).split(b"\n")[:-1]
     kept = lines[-count:] if count else []
     dropped = sum(len(line) + 1 for line in lines[: len(lines) - len(kept)])
-    return start + dropped, kept
+    return part.start + start - least + dropped, kept
 
 
 def _offset_of_tail(path: Path, count: int) -> int:

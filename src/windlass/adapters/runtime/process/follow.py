@@ -12,8 +12,9 @@ import time
 from collections.abc import AsyncIterator
 
 import anyio
+from msgspec import Struct
 
-from windlass.adapters.runtime.process import journal
+from windlass.adapters.runtime.process import journal, trim
 from windlass.ports.runtime import LogLine, LogPosition, Stream
 
 _READ = 1 << 18
@@ -23,7 +24,20 @@ _POLL_SECONDS = 0.05
 """Where inotify cannot be had."""
 _LOOK_ANYWAY_SECONDS = 1.0
 _WATCHED = 0x2 | 0x80 | 0x100 | 0x400 | 0x800  # modified, moved in, created, itself deleted or moved
-_Found = tuple[str, Stream, bytes, bool]
+_LIVE_BYTES = 1 << 20
+_LIVE_SECONDS = 2.0
+"""Past its limit, a run that writes faster than this is followed by its end only: who watches sees that it goes on, and the
+server has other things to do than to count its lines."""
+
+
+class _Found(Struct, frozen=True):
+    at: str
+    stream: Stream
+    text: bytes
+    is_partial: bool = False
+    left_out: int = 0
+
+
 _EVENT = struct.Struct("iIII")
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -93,12 +107,16 @@ async def follow(directory: str, inotify: Inotify, *, after: LogPosition) -> Asy
             event = inotify.armed(watch)
             is_over = _is_over(directory)  # before reading: what was written by then will be read
             found = await anyio.to_thread.run_sync(_read_round, tails, is_over)
-            for at, stream, text, is_partial in found:
-                last_at = max(last_at, at)  # never backwards, so that a position is a position
-                yield LogLine(at=last_at, stream=stream, text=text, is_partial=is_partial)
+            for one in found:
+                last_at = max(last_at, one.at)  # never backwards, so that a position is a position
+                yield LogLine(
+                    at=last_at, stream=one.stream, text=one.text, is_partial=one.is_partial, left_out=one.left_out
+                )
             if is_over and not found:
                 return
-            if not found:
+            if any(tail.has_skipped for tail in tails) and not is_over:
+                await anyio.sleep(_LIVE_SECONDS)
+            elif not found:
                 await changed(event)
     finally:
         inotify.remove(watch)
@@ -111,9 +129,14 @@ class _Tail:
 
     def __init__(self, directory: str, stream: Stream, offset: int) -> None:
         self.stream = stream
+        self.has_skipped = False
+        """In the last round, what nobody could have followed."""
         self._path = f"{directory}/{stream.value}"
         self._offset = offset
         self._rest = b""
+        self._is_torn = False
+        """The line that comes next begins in what was left out."""
+        self._left_out = 0
         self._fd = -1
 
     def modified(self) -> int:
@@ -123,6 +146,7 @@ class _Tail:
     def read(self, *, is_over: bool) -> list[_Found]:
         """Complete lines, parts of overlong ones, and once nothing can follow any more, the last line as it stands."""
         cut: list[tuple[bytes, bool]] = []
+        self.has_skipped = not is_over and self._skip_to_the_end()
         while not cut and (data := self._read()):
             *lines, self._rest = (self._rest + data).split(b"\n")
             cut = [(line, False) for line in lines]
@@ -133,7 +157,25 @@ class _Tail:
             cut.append((self._rest, True))
             self._rest = b""
         at = _timestamp(self.modified())
-        return [(at, self.stream, text, is_partial) for text, is_partial in cut]
+        found = [_Found(at, self.stream, text, is_partial) for text, is_partial in cut]
+        if self._left_out and (found or is_over):
+            found.insert(0, _Found(at, self.stream, b"", left_out=self._left_out))
+            self._left_out = 0
+        return found
+
+    def _skip_to_the_end(self) -> bool:
+        if not self._open() or self._offset < trim.HEAD_BYTES:
+            return False
+        size = os.fstat(self._fd).st_size
+        if size <= trim.HEAD_BYTES + trim.TAIL_BYTES or size - self._offset <= _LIVE_BYTES:
+            return False
+        self._leave_out(size - _LIVE_BYTES)
+        return True
+
+    def _leave_out(self, until: int) -> None:
+        """With the piece of a line that was read already, and the piece that will be found there."""
+        self._left_out += until - self._offset + len(self._rest)
+        self._offset, self._rest, self._is_torn = until, b"", True
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -147,11 +189,31 @@ class _Tail:
         return self._fd >= 0
 
     def _read(self) -> bytes:
+        """Past what was left out, and from the next whole line on."""
         if not self._open():
             return b""
-        data = os.pread(self._fd, _READ, self._offset)
-        self._offset += len(data)
-        return data
+        while data := os.pread(self._fd, _READ, self._offset):
+            hole = trim.hole_in(self._fd, self._offset, self._offset + len(data))
+            if hole is not None and hole[0] <= self._offset:
+                self._leave_out(hole[1])
+                continue
+            if hole is not None:
+                data = data[: hole[0] - self._offset]
+            self._offset += len(data)
+            if self._is_torn:
+                data = self._from_next_line(data)
+            if data:
+                return data
+        return b""
+
+    def _from_next_line(self, data: bytes) -> bytes:
+        torn, newline, rest = data.partition(b"\n")
+        if not newline and len(data) >= _LINE_MAX:  # a line without an end, or no lines at all: as it comes, then
+            self._is_torn = False
+            return data
+        self._left_out += len(torn) + len(newline)
+        self._is_torn = not newline
+        return rest
 
 
 def _read_round(tails: list[_Tail], is_over: bool) -> list[_Found]:

@@ -16,6 +16,7 @@ from windlass.adapters.runtime.process import family, journal, kernel, records
 from windlass.adapters.runtime.process.crew import Crew, Shim, reap
 from windlass.adapters.runtime.process.loop import Loop
 from windlass.adapters.runtime.process.records import Record
+from windlass.adapters.runtime.process.trim import LOOK_SECONDS, Trimmer
 
 CREATED, RUNNING, EXITED = "created", "running", "exited"
 _VANISHED = 137
@@ -64,6 +65,8 @@ class Keeper:
         self._on_exit = on_exit
         self._crew = Crew(loop, cgroups, on_word=self._on_word, on_death=self._on_death, files_soft=files_soft)
         self._due: list[Run] = []
+        self._trimmer = Trimmer()
+        self._is_trimming = False
 
     @property
     def is_idle(self) -> bool:
@@ -76,6 +79,7 @@ class Keeper:
             self._load(name)
         if self._cgroups is not None:
             self._cgroups.sweep(frozenset(self.runs))
+        self._trim_later()
 
     def _load(self, name: str) -> None:
         path = records.run_path(self._root, name)
@@ -171,6 +175,7 @@ class Keeper:
             handed, run.handed = run.handed, {}
             try:
                 run.shim = self._crew.keep(run.run, records.run_path(self._root, run.run), book, handed)
+                self._trim_later()
             except OSError as error:
                 self._write_off(run, f"no process could be made: {error.strerror}", exit_code=_NOT_STARTED)
 
@@ -209,6 +214,19 @@ class Keeper:
             enders, run.enders = run.enders, []
             for told in enders:
                 told(run)
+
+    # --- its output
+
+    def _trim_later(self) -> None:
+        if not self._is_trimming and any(run.phase == RUNNING for run in self.runs.values()):
+            self._is_trimming = True
+            self._loop.later(LOOK_SECONDS, self._trim)
+
+    def _trim(self) -> None:
+        self._is_trimming = False
+        running = [run.run for run in self.runs.values() if run.phase == RUNNING]
+        self._trimmer.look(records.run_path(self._root, run) for run in running)
+        self._trim_later()
 
     # --- ending
 
@@ -273,6 +291,9 @@ class Keeper:
         self._tell_end(run)
 
     def _tell_end(self, run: Run) -> None:
+        path = records.run_path(self._root, run.run)
+        self._trimmer.look([path])
+        self._trimmer.forget(path)
         for pid in run.viewers:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
