@@ -6,6 +6,8 @@ from typing import NoReturn
 _MOUNTED = {
     "up": "windlass.boot.up:command",
     "down": "windlass.boot.down:command",
+    "backup": "windlass.boot.backup:command",
+    "restore": "windlass.boot.restore:command",
     "doctor": "windlass.boot.doctor:command",
     "operator": "windlass.boot.operator:command",
     "images": "windlass.images.command:images",

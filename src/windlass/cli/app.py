@@ -57,6 +57,8 @@ SERVER_HELP: Mapping[str, str] = {
     "up": "Start Windlass on this machine.",
     "server": "Run a control plane for several machines.",
     "down": "Stop what `up` started.",
+    "backup": "Save the local home to a file.",
+    "restore": "Make a data directory of a backup.",
     "doctor": "Check this machine.",
     "operator": "Run jobs on a Kubernetes cluster.",
     "images": "Keep images equal on every node.",
