@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import click
 
 from windlass.cli import exits
+from windlass.cli.plain import make_do
 from windlass.client import problems
 from windlass.core.errors import WindlassError
 
@@ -18,9 +19,11 @@ class ReaderGone(Exception):
 
 def guarded(action: Callable[[], Any]) -> NoReturn:
     """Run a command to its exit code. WINDLASS_DEBUG=1 lets the traceback through."""
+    make_do()
     try:
         result = action()
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed by whoever started us
+            sys.stdout.flush()
     except click.exceptions.Exit as exc:
         sys.exit(exc.exit_code)
     except (click.Abort, KeyboardInterrupt):
@@ -76,7 +79,7 @@ def echo(label: str, text: str, *, colour: str | None = None) -> None:
 
 def colour_wanted() -> bool | None:
     """None leaves it to click: colour on a terminal, none elsewhere."""
-    return False if os.environ.get("NO_COLOR") else None
+    return False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None
 
 
 def is_debugging() -> bool:

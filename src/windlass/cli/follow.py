@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from windlass.cli import exits
 from windlass.cli.announce import Announcer
 from windlass.cli.interrupts import Detached, Interrupts
-from windlass.cli.output import LogWriter, is_coloured, is_terminal, note
+from windlass.cli.output import LogWriter, can_redraw, is_coloured, note
 from windlass.cli.render.table import pill
 from windlass.cli.render.values import STATE_COLOUR, detail, name_of, ran, state_of
 from windlass.client.client import BEGINNING, Client
@@ -18,7 +18,7 @@ from windlass.core.errors import NotFound
 def follow_to_end(client: Client, job: Manifest, *, is_quiet: bool = False) -> int:
     """Prints everything the job prints; the exit code is the job's."""
     name, uid = name_of(job), job["metadata"]["uid"]
-    is_shown = is_terminal(err=True) and not is_quiet
+    is_shown = can_redraw(err=True) and not is_quiet
     with Announcer(client, uid, is_shown=is_shown) as announcer:
         interrupts = Interrupts(name, lambda: client.another().cancel(uid), asking=announcer.still)
         try:

@@ -30,7 +30,13 @@ def output_option(*forms: str, default: str = "table") -> Callable[[F], F]:
 
 
 def is_terminal(*, err: bool = False) -> bool:
-    return (sys.stderr if err else sys.stdout).isatty()
+    stream = sys.stderr if err else sys.stdout
+    return stream is not None and stream.isatty()  # None: closed by whoever started us
+
+
+def can_redraw(*, err: bool = False) -> bool:
+    """Whether what stands there can be written over: spinners, progress, a list that lives."""
+    return is_terminal(err=err) and os.environ.get("TERM") != "dumb"
 
 
 def is_coloured(*, err: bool = False) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from windlass.cli.output import is_terminal, note
+from windlass.cli.output import can_redraw, note
 from windlass.cli.progress import transfer
 from windlass.cli.render.values import bytes_of, name_of
 from windlass.client.client import Client
@@ -57,7 +57,7 @@ def submit(client: Client, document: Document, project: Path | None, *, is_quiet
 
 def _fill_and_release(client: Client, job: Manifest, packed: Any, *, is_quiet: bool) -> Manifest:
     uid = job["metadata"]["uid"]
-    is_drawn = is_terminal(err=True) and not is_quiet
+    is_drawn = can_redraw(err=True) and not is_quiet
     with transfer("checking", packed.length, is_drawn=is_drawn) as told:
         digest = packed.digest(told)
     with transfer("uploading", packed.length, is_drawn=is_drawn) as told:

@@ -18,7 +18,7 @@ from windlass.cli import exits
 from windlass.cli.announce import Announcer
 from windlass.cli.follow import follow_to_end
 from windlass.cli.interrupts import Detached, Interrupts
-from windlass.cli.output import is_terminal, note
+from windlass.cli.output import can_redraw, note
 from windlass.cli.render.values import is_over, name_of
 from windlass.client.client import Client
 from windlass.client.documents import Manifest
@@ -37,7 +37,7 @@ STANDING = frozenset({"RUNNING"})
 def attach_when_running(client: Client, job: Manifest) -> int:
     """Wait until there is something to attach to; a job that ended before is shown as its log."""
     uid = job["metadata"]["uid"]
-    with Announcer(client, uid, is_shown=is_terminal(err=True)) as announcer:
+    with Announcer(client, uid, is_shown=can_redraw(err=True)) as announcer:
         cancel = Interrupts(name_of(job), lambda: client.another().cancel(uid), asking=announcer.still)
         try:
             with cancel.handled():

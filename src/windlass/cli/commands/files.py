@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from windlass.cli.command import Command, client_of
 from windlass.cli.names import job_argument
-from windlass.cli.output import is_terminal, note, say
+from windlass.cli.output import can_redraw, note, say
 from windlass.cli.progress import transfer
 from windlass.cli.render.values import bytes_of
 from windlass.client.client import Client
@@ -81,7 +81,7 @@ def fetch(client: Client, source: Remote, directory: Path, *, top: str | None = 
     from windlass.client.unpack import unpack
 
     with client.download(source.job, source.path) as stream:
-        with transfer("fetching", stream.length, is_drawn=is_terminal(err=True)) as told:
+        with transfer("fetching", stream.length, is_drawn=can_redraw(err=True)) as told:
             done = unpack(stream, directory, top=top, on_read=told)
     if done.skipped:
         note(f"left out, being links or special files: {', '.join(done.skipped[:5])}")
@@ -97,9 +97,9 @@ def _upload(client: Client, source: Path, target: Remote) -> None:
     else:
         body = SingleFile(source)
         path = target.path + source.name if not target.path or target.path.endswith("/") else target.path
-    with transfer("checking", body.length, is_drawn=is_terminal(err=True)) as told:
+    with transfer("checking", body.length, is_drawn=can_redraw(err=True)) as told:
         digest = body.digest(told)
-    with transfer("uploading", body.length, is_drawn=is_terminal(err=True)) as told:
+    with transfer("uploading", body.length, is_drawn=can_redraw(err=True)) as told:
         body.on_sent = told
         stored = client.upload(target.job, body, path=path, digest=digest)
     say(f"{bytes_of(stored['size'])} → {target.job}:{ARTIFACTS}/{path}")

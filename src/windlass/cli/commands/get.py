@@ -1,7 +1,7 @@
 """`windlass get`: lists of jobs, nodes, volumes, pools and tenants, for people and for programs."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -13,6 +13,7 @@ from windlass.cli.render import lists
 from windlass.cli.render.fit import Columns
 from windlass.client.client import Client
 from windlass.client.documents import Manifest
+from windlass.core.errors import NotFound
 
 KINDS = ("jobs", "job", "nodes", "node", "volumes", "volume", "tenants", "tenant", "pools", "pool")
 ALIASES = {
@@ -75,9 +76,9 @@ def get(
     kind = ALIASES.get(kind.lower(), kind.lower())
     client = client_of(ctx)
     if kind == "nodes":
-        show_items(client.nodes(), names, form, lists.NODES, lists.node_rows)
+        show_items(kind, client.nodes(), names, form, lists.NODES, lists.node_rows)
     elif kind == "volumes":
-        show_items(client.volumes(), names, form, lists.VOLUMES, lambda v: lists.volume_rows(v, time.time()))
+        show_items(kind, client.volumes(), names, form, lists.VOLUMES, lambda v: lists.volume_rows(v, time.time()))
     elif kind == "tenants":
         from windlass.cli.commands.tenants import show_tenants
 
@@ -128,8 +129,11 @@ def show_jobs(jobs: Sequence[Manifest], form: str, *, is_single: bool = False) -
     return show_table(headings, lists.job_rows(jobs, time.time(), is_wide=is_wide), form)
 
 
-def show_items(items: Sequence[Any], names: Iterable[str], form: str, headings: Columns, rows: Any) -> None:
+def show_items(kind: str, items: Sequence[Any], names: Sequence[str], form: str, headings: Columns, rows: Any) -> None:
     wanted = set(names)
+    for name in names:
+        if not any(name in (item.get("name"), item.get("job")) for item in items):
+            raise NotFound(f"no {kind.removesuffix('s')} {name!r}", hint=f"`windlass get {kind}` lists them")
     items = [item for item in items if not wanted or item.get("name") in wanted or item.get("job") in wanted]
     if form == "json":
         show_json({"items": items})

@@ -8,6 +8,8 @@ from windlass.cli.parameters import Duration
 from windlass.cli.render import queues as rendered
 from windlass.cli.render.values import clock_time
 
+_WINDOW_MAX = 3600
+
 
 @click.command(cls=Command)
 @click.option(
@@ -25,6 +27,8 @@ def fairness(ctx: click.Context, window: int | None, tenant: str | None, form: s
       windlass fairness
       windlass fairness --window 15m
     """
+    if window is not None and not 1 <= window <= _WINDOW_MAX:
+        raise click.BadParameter("expected a time of up to 1h", ctx, param_hint="--window")
     found = client_of(ctx).fairness(window=window, tenant=tenant)
     if show_document(found, form):
         return

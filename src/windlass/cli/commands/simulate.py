@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import click
 from msgspec.structs import replace
 
-from windlass.cli.output import is_terminal, note, output_option, say, show_json, show_table, width
+from windlass.cli.output import can_redraw, note, output_option, say, show_json, show_table, width
 from windlass.cli.progress import counted
 from windlass.cli.render import figures
 from windlass.cli.traces import read_trace, write_lines
@@ -114,7 +114,7 @@ def simulate(
 
 def _compared(trace: Trace, variants: Sequence[Variant]) -> Report:
     gc.freeze()  # the trace stays to the end; there is no need to look through it again and again
-    with counted("simulating", len(trace.jobs) * len(variants), is_drawn=is_terminal(err=True)) as told:
+    with counted("simulating", len(trace.jobs) * len(variants), is_drawn=can_redraw(err=True)) as told:
         return compare(trace, variants, told=lambda done, _: told(done))
 
 

@@ -10,7 +10,7 @@ import msgspec
 from windlass.cli.command import Command, client_of
 from windlass.cli.follow import summary
 from windlass.cli.names import job_argument
-from windlass.cli.output import is_coloured, is_terminal, note, say, width
+from windlass.cli.output import can_redraw, is_coloured, note, say, width
 from windlass.cli.render import lists, table
 from windlass.cli.render.values import clock_time, first_line, is_over, state_of
 from windlass.client.client import Client
@@ -28,7 +28,7 @@ def watch(ctx: click.Context, job: str | None) -> None:
     client = client_of(ctx)
     if job is not None:
         watch_one(client, client.job(job))
-    elif is_terminal():
+    elif can_redraw():
         _watch_screen(client)
     else:
         print_changes(client, (), "table")
