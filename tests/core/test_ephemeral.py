@@ -13,6 +13,7 @@ from windlass.core.lifecycle.ephemeral import (
     CreateVolume,
     DeletePod,
     DeleteVolume,
+    NudgePod,
     ReleasePod,
     SealLog,
     Step,
@@ -123,6 +124,18 @@ DURING: dict[str, tuple[Step, tuple[str, str, tuple[object, ...]]]] = {
     "a held pod that is no longer wanted is not": (
         decide(RUN, Seen(volume=BOUND, pod=pod(PodState.WAITING, is_held=True), log=LOG), is_cancelled=True),
         ("Failed", "Cancelled", ()),
+    ),
+    "a pod that its node has put off is nudged": (
+        decide(RUN, Seen(volume=BOUND, pod=pod(PodState.WAITING, is_put_off=True))),
+        ("Pending", "Starting", (NudgePod(1, "p"),)),
+    ),
+    "but not before it is let go": (
+        decide(RUN, Seen(volume=BOUND, pod=pod(PodState.WAITING, is_put_off=True, is_held=True))),
+        ("Pending", "", (ReleasePod(1, "p"),)),
+    ),
+    "nor when it runs by now": (
+        decide(RUN, Seen(volume=BOUND, pod=pod(is_put_off=True))),
+        ("Running", "Started", ()),
     ),
     "a node that does not answer is not asked for a log": (
         decide(RUN, Seen(volume=BOUND, pod=pod(PodState.FAILED, reason="Evicted", is_node_silent=True))),
@@ -279,6 +292,7 @@ SEEN_PODS = st.one_of(
         is_stuck=st.booleans(),
         is_node_silent=st.booleans(),
         is_held=st.booleans(),
+        is_put_off=st.booleans(),
     ),
 )
 SEEN_VOLUMES = st.one_of(

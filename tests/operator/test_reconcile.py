@@ -18,7 +18,7 @@ from windlass.operator.queue import WorkQueue
 from windlass.operator.reconcile import SEAL_TRIES, Reconciler
 from windlass.operator.relisting import Relister
 from windlass.operator.settings import OperatorSettings
-from windlass.wire.kube.names import EXPIRES, HOLD, Document
+from windlass.wire.kube.names import EXPIRES, HOLD, NUDGE, Document
 
 pytestmark = pytest.mark.anyio
 KEY: Key = ("lab", "it")
@@ -56,8 +56,12 @@ class RememberingApi:
         self.written.append(f"status {document['status']['reason']}")
         return self._keep(kind, {**known, "status": document["status"]})
 
-    async def merge(self, kind: Kind, name: str, change: Document, namespace: str = "", *, media: str) -> Document:
+    async def merge(self, kind: Kind, name: str, change: Document, namespace: str = "", *, media: str = "") -> Document:
         self.written.append(f"patch {kind.plural}")
+        if "annotations" in change["metadata"]:
+            known = self.objects[kind.plural, name]
+            assert change["metadata"]["uid"] == known["metadata"]["uid"]
+            return self._keep(kind, {**known, "metadata": {**known["metadata"], **change["metadata"]}})
         assert change["spec"]["schedulingGates"] == [{"$patch": "delete", "name": HOLD}]
         known = self.objects[kind.plural, name]
         return self._keep(kind, {**known, "spec": {**known["spec"], "schedulingGates": []}})
@@ -334,3 +338,21 @@ async def test_patience_with_an_image_begins_when_the_pod_has_its_node() -> None
     bench.wall = Millis(11_000)
     await bench.look()
     assert (bench.status["phase"], bench.status["reason"]) == ("Failed", "ImagePull")
+
+
+async def test_a_pod_that_its_node_has_put_off_is_nudged_once() -> None:
+    bench = Bench()
+    await bench.until_it_runs()
+    bench.pod("Pending", {"waiting": {"reason": "ContainerCreating"}})
+    bench.memory.put_off("pods-uid")
+    assert await bench.look() == ["patch pods"]
+    assert NUDGE in bench.api.objects["pods", "it-1"]["metadata"]["annotations"]
+    assert await bench.look() == []
+
+
+async def test_a_pod_that_runs_is_not_nudged() -> None:
+    bench = Bench()
+    await bench.until_it_runs()
+    bench.pod("Running", RUNNING)
+    bench.memory.put_off("pods-uid")
+    assert await bench.look() == ["status Started", "create events"]

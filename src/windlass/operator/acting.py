@@ -5,7 +5,15 @@ from typing import Final
 
 from windlass.client.kube.api import CLAIMS, EVENTS, JOBS, PODS, STRATEGIC, KubeApi
 from windlass.core.errors import Conflict, Denied, Invalid, NotFound, WindlassError
-from windlass.core.lifecycle.ephemeral import AdoptVolume, CreatePod, CreateVolume, DeletePod, DeleteVolume, ReleasePod
+from windlass.core.lifecycle.ephemeral import (
+    AdoptVolume,
+    CreatePod,
+    CreateVolume,
+    DeletePod,
+    DeleteVolume,
+    NudgePod,
+    ReleasePod,
+)
 from windlass.core.model.ephemeral import Course, Refused
 from windlass.core.model.ids import Millis
 from windlass.core.model.submission import Submission
@@ -14,10 +22,11 @@ from windlass.operator.metrics import OperatorMetrics
 from windlass.operator.notices import event, notices
 from windlass.ports.failpoints import Failpoints
 from windlass.wire.kube.errand import claim_of, read_errand
-from windlass.wire.kube.names import API_VERSION, EXPIRES, HOLD, KIND, Document, owner, pod_name, volume_name
+from windlass.wire.kube.names import API_VERSION, EXPIRES, HOLD, KIND, NUDGE, Document, owner, pod_name, volume_name
 from windlass.wire.kube.pod import PodPolicy, run_pod
 from windlass.wire.kube.status import write_status
 from windlass.wire.kube.volume import claim
+from windlass.wire.render import timestamp
 
 FINAL: Final = ("violates PodSecurity", "usage per ", "limit to request ratio per ")
 """Of the refusals with 403 those that judge the thing itself: the namespace's profile, and the bounds of a LimitRange. A right
@@ -119,6 +128,19 @@ class Actor:
         change = {"metadata": {"uid": action.uid}, "spec": {"schedulingGates": gates}}
         released = await self._api.merge(PODS, name, change, metadata["namespace"], media=STRATEGIC)
         self._memory.pods.put(released)
+
+    async def nudge_pod(self, job: Document, action: NudgePod) -> None:
+        """Each time another value, or nothing would change. A pod that is gone meanwhile is seen at the next look."""
+        metadata = job["metadata"]
+        change = {"metadata": {"uid": action.uid, "annotations": {NUDGE: timestamp(self._wall() / 1000)}}}
+        self._memory.nudged(action.uid)
+        try:
+            nudged = await self._api.merge(
+                PODS, pod_name(metadata["name"], action.attempt), change, metadata["namespace"]
+            )
+        except (NotFound, Conflict):
+            return
+        self._memory.pods.put(nudged)
 
     async def delete_pod(self, job: Document, action: DeletePod) -> None:
         metadata = job["metadata"]

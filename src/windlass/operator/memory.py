@@ -53,6 +53,17 @@ class Memory:
         self.claims = Shelf()
         self.namespaces = Shelf()
         self._silent: set[str] = set()
+        self._put_off: set[str] = set()
+
+    def put_off(self, uid: str) -> None:
+        """The node of the pod with that UID has put it off."""
+        self._put_off.add(uid)
+
+    def is_put_off(self, uid: str) -> bool:
+        return uid in self._put_off
+
+    def nudged(self, uid: str) -> None:
+        self._put_off.discard(uid)
 
     def heard_node(self, kind: str | None, node: Document) -> bool:
         """Whether the node began or ceased to answer."""

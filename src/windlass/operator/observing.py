@@ -32,7 +32,8 @@ class Observer:
         if pod is None:
             return None
         silent = self._memory.is_silent(pod.get("spec", {}).get("nodeName", ""))
-        return see_pod(pod, metadata["uid"], is_node_silent=silent)
+        is_put_off = self._memory.is_put_off(pod["metadata"]["uid"])
+        return see_pod(pod, metadata["uid"], is_node_silent=silent, is_put_off=is_put_off)
 
     async def volume(self, job: Document, course: Course) -> VolumeSeen | None:
         if course.is_volume_gone:

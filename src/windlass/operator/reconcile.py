@@ -15,6 +15,7 @@ from windlass.core.lifecycle.ephemeral import (
     CreateVolume,
     DeletePod,
     DeleteVolume,
+    NudgePod,
     ReleasePod,
     SealLog,
     is_passing,
@@ -177,6 +178,8 @@ class Reconciler:
                 return await self._actor.make_pod(job, asked, action)
             case ReleasePod():
                 await self._actor.release_pod(job, action)
+            case NudgePod():
+                await self._actor.nudge_pod(job, action)
             case DeletePod():
                 await self._actor.delete_pod(job, action)
             case SealLog():

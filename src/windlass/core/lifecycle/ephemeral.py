@@ -59,6 +59,13 @@ class ReleasePod(Struct, frozen=True):
     uid: str
 
 
+class NudgePod(Struct, frozen=True):
+    """Let its node look at it again now. It changes nothing of the run: any change of the pod does it."""
+
+    attempt: int
+    uid: str
+
+
 class DeletePod(Struct, frozen=True):
     attempt: int
     uid: str
@@ -68,7 +75,7 @@ class SealLog(Struct, frozen=True):
     attempt: int
 
 
-Action = CreateVolume | AdoptVolume | DeleteVolume | CreatePod | ReleasePod | DeletePod | SealLog
+Action = CreateVolume | AdoptVolume | DeleteVolume | CreatePod | ReleasePod | NudgePod | DeletePod | SealLog
 
 
 class Step(Struct, frozen=True, kw_only=True):
@@ -166,6 +173,8 @@ def _drive(wish: Wish, course: Course, seen: Seen, now: Millis, patience_ms: Mil
         return _stop(wish, course, seen, pod, now, pod.reason, pod.message)
     if pod.is_held:
         return Step(course=course, actions=(ReleasePod(course.attempt, pod.uid),))
+    if pod.is_put_off and pod.state is PodState.WAITING:
+        return Step(course=_under_way(wish, course, pod), actions=(NudgePod(course.attempt, pod.uid),))
     return Step(course=_under_way(wish, course, pod), wake_at=_patience_end(pod, patience_ms))
 
 

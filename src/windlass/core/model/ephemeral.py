@@ -112,6 +112,9 @@ class PodSeen(Struct, frozen=True, kw_only=True):
     is_node_silent: bool = False
     is_held: bool = False
     """Made by us and not released: no scheduler takes it, so it has never run."""
+    is_put_off: bool = False
+    """Its node was refused its volume, because it asked before the API server knew where the pod is; it would ask again
+    only ten seconds later, unless it is told to."""
 
 
 class Refused(Struct, frozen=True, kw_only=True):

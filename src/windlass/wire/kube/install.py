@@ -27,7 +27,8 @@ RULES: Final[tuple[Document, ...]] = (
     },
     # To read back its own; it may list none, so it learns of no other's.
     {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "create"]},
-    {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
+    # To hear of volumes that a kubelet was refused.
+    {"apiGroups": [""], "resources": ["events"], "verbs": ["list", "watch", "create", "patch"]},
     {"apiGroups": [""], "resources": ["nodes", "namespaces"], "verbs": ["get", "list", "watch"]},
     {"apiGroups": ["storage.k8s.io"], "resources": ["storageclasses"], "verbs": ["get", "list"]},
 )

@@ -26,6 +26,8 @@ KUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 
 HOLD: Final = f"{GROUP}/hold"
 """The scheduling gate on a run's pod until its UID is in the job's status."""
+NUDGE: Final = f"{GROUP}/nudge"
+"""Annotation on a run's pod: changed when its node is to look at it again at once."""
 CANCEL: Final = f"{GROUP}/cancel"
 """Annotation on the job: present, it is to end."""
 EXPIRES: Final = f"{GROUP}/expires-at"

@@ -10,10 +10,12 @@ from windlass.wire.kube.status import read_time
 _PULL: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "SignatureValidationFailed"})
 _NO_IMAGE: Final = frozenset({"InvalidImageName", "ErrImageNeverPull"})
 _UNDER_WAY: Final = frozenset({"ContainerCreating", "PodInitializing"})
+MOUNT_FAILED: Final = "FailedMount"
+_NOT_YET_KNOWN: Final = "no relationship found between node"
 _REFUSED: Final = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 
 
-def see_pod(pod: Document, job_uid: str, *, is_node_silent: bool = False) -> PodSeen:
+def see_pod(pod: Document, job_uid: str, *, is_node_silent: bool = False, is_put_off: bool = False) -> PodSeen:
     metadata, status = pod["metadata"], pod.get("status", {})
     state, reason, message, exit_code = _state(pod)
     ended = _ended_container(status)
@@ -34,7 +36,14 @@ def see_pod(pod: Document, job_uid: str, *, is_node_silent: bool = False) -> Pod
         is_hopeless=_waiting(status).get("reason") in _NO_IMAGE,
         is_node_silent=is_node_silent,
         is_held=HOLD in _gates(pod),
+        is_put_off=is_put_off,
     )
+
+
+def tells_of_a_race(event: Document) -> bool:
+    """Whether a kubelet's event says that it asked for a pod's volume before the API server's authorizer had heard that the
+    pod is on its node. It takes that for any other refusal and leaves the pod alone for ten seconds."""
+    return event.get("reason") == MOUNT_FAILED and _NOT_YET_KNOWN in event.get("message", "")
 
 
 def see_volume(claim: Document, job: str, job_uid: str, *, waits_for_pod: bool) -> VolumeSeen:
