@@ -19,6 +19,7 @@ PLACES = (
     "commit.after_write_before_settle@4",
     "dispatch.after_send@2",
     "agent.after_ack_before_create",
+    "network.after_make_before_create",
     "agent.after_create_before_start",
     "agent.after_start_before_report",
     "agent.after_exit_before_report",

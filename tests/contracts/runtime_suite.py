@@ -49,6 +49,7 @@ from tests.contracts.runtime_behaviours import (
     as_shell,
 )
 from tests.contracts.runtime_slices import Slices
+from tests.contracts.runtime_tidying import Tidying
 from windlass.core.errors import Conflict, Invalid, NotFound
 from windlass.core.model.ids import Millis, RunId, VolumeId
 from windlass.core.model.run import Token
@@ -537,5 +538,5 @@ class Terminals:
         assert await harness.runtime.volumes() == ()
 
 
-class RuntimeContract(Lifecycle, Ownership, Logs, Volumes, Terminals, Slices):
+class RuntimeContract(Lifecycle, Ownership, Logs, Volumes, Terminals, Slices, Tidying):
     """All of it."""

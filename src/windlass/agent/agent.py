@@ -57,6 +57,7 @@ class Agent:
         self._start_slots = anyio.CapacityLimiter(starts_max)
         self._stager = Stager(runtime, blobs, journal, home or node.id, self._report)
         self._owns = owns
+        self._is_home = home in (None, node.id)
         self._keepers: dict[RunId, Keeper] = {}
         self._newest = (0, 0)
         """Epoch and number of the newest set obeyed: an older one that was under way longer changes nothing."""
@@ -160,6 +161,8 @@ class Agent:
                         log.info("run.stray", run=seen.run, phase=seen.phase)
                         await self._remove_run(seen.run)
                 await self._prune_journal()
+                if self._is_home:
+                    await self._runtime.tidy()
             except Unavailable as why:
                 log.warning("runtime.unavailable", error=why.message)
             await self._pause(_SWEEP_MS)

@@ -48,6 +48,8 @@ def _examine(settings: Any, confirm_clock: bool) -> Iterator[Finding]:
     address, engine = _engine(settings, installation.engines())
     yield engine
     yield _slices(address)
+    if address is not None:
+        yield _networks(address, settings)
     if settings.kubernetes is not None:
         yield _cluster(settings.kubernetes)
         if settings.kubernetes.tenants:
@@ -131,6 +133,23 @@ def _slices(address: str | None) -> Finding:
         is_fatal=False,
         said=f"no cgroup of their own: {why_not}" if why_not else "each has a cgroup of its own, with its limits",
         advice="runs on workers of dynamic pools keep their own limits, but are not held together by their worker's",
+    )
+
+
+def _networks(address: str, settings: Any) -> Finding:
+    """Are runs kept off the node, and tenants off each other?"""
+    import anyio
+
+    from windlass.adapters.runtime import docker
+    from windlass.boot.local import addresses
+
+    why_not = anyio.run(docker.networks_lack, address, os.environ, addresses(settings))
+    return Finding(
+        what="networks",
+        is_well=not why_not,
+        is_fatal=False,
+        said=f"no rules of ours: {why_not}" if why_not else "one for each tenant; none reaches the node or another's",
+        advice="what the engine itself keeps apart is all that keeps runs off the node, link-local and each other",
     )
 
 

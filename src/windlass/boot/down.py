@@ -90,6 +90,7 @@ async def _end_all(settings: "Settings", installation: "Installation", purge: bo
 
 async def _end_on(runtime: "Runtime", where: str, purge: bool) -> int:
     from windlass.core.errors import Unavailable
+    from windlass.core.model.ids import Millis
 
     try:
         runs = await runtime.observe_all()
@@ -98,6 +99,7 @@ async def _end_on(runtime: "Runtime", where: str, purge: bool) -> int:
         else:
             for seen in runs:
                 await runtime.remove(seen.run)
+            await runtime.tidy(idle_ms=Millis(0))
             await _end_slices(runtime)
     except Unavailable as error:
         raise Unavailable(

@@ -32,6 +32,8 @@ def greet(url: str, machine: Machine, installation: Installation, found: Found |
     say("")
     if machine.kind == "process":
         _warn_of_processes(found)
+    elif machine.networks_lack:
+        _warn_of_networks(machine)
     say("Try, in another terminal:")
     for line in _first_commands(machine, installation):
         say("  " + click.style(line, fg="green"))
@@ -76,6 +78,12 @@ def _warn_of_processes(found: Found | None) -> None:
         for one in found.tried:
             say(click.style(f"  {one.address}: {one.why_not}", fg="yellow", dim=True))
         say(click.style("  Start Docker or Podman and `windlass up` again to run containers.", fg="yellow"))
+    say("")
+
+
+def _warn_of_networks(machine: Machine) -> None:
+    """Not so loud: on a machine of one person it is as it always was."""
+    say(click.style(f"Runs can reach services of this machine: {machine.networks_lack}.", fg="yellow", dim=True))
     say("")
 
 

@@ -19,6 +19,7 @@ from windlass.adapters.readmodel.sqlite import SqliteReadTables
 from windlass.adapters.readmodel.written import WrittenTables
 from windlass.adapters.runtime.docker.finding import Found, find_engine
 from windlass.adapters.runtime.docker.runtime import DockerRuntime
+from windlass.adapters.runtime.docker.subnets import Addresses
 from windlass.adapters.runtime.process.runtime import ProcessRuntime
 from windlass.adapters.secrets.directory import KeyFiles
 from windlass.adapters.store.sqlite import SqliteStore
@@ -26,7 +27,7 @@ from windlass.agent.agent import Agent
 from windlass.agent.journal import Journal
 from windlass.boot.clusters import ClusterPool, open_cluster
 from windlass.boot.installation import Identity, Installation
-from windlass.boot.settings import Settings
+from windlass.boot.settings import NO_NETWORKS, Settings
 from windlass.boot.slices import Nodes, Slices
 from windlass.control.assemble import assemble
 from windlass.control.janitor import Retention
@@ -157,7 +158,13 @@ async def open_runtime(
     if found is not None and found.docker_host is not None:
         installation.note_engine(found.docker_host)
         async with DockerRuntime.open(
-            found.docker_host, installation=who.installation, node=who.node, clock=clock, environ=environ
+            found.docker_host,
+            installation=who.installation,
+            node=who.node,
+            clock=clock,
+            environ=environ,
+            addresses=addresses(settings),
+            failpoints=from_environment(environ),
         ) as runtime:
             yield runtime, found
         return
@@ -170,6 +177,12 @@ async def open_runtime(
         )
     async with ProcessRuntime.open(installation.processes, who.installation, who.node) as runtime:
         yield runtime, found
+
+
+def addresses(settings: Settings) -> Addresses | None:
+    if settings.network_range == NO_NETWORKS:
+        return None
+    return Addresses(settings.network_range, settings.network_size)
 
 
 def _check_runs(plane: ControlPlane, kind: str, *, elsewhere: frozenset[NodeId]) -> None:

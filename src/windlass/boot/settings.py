@@ -6,10 +6,11 @@ Flags win over WINDLASS_ variables, these over the settings file, it over the de
 import json
 import tomllib
 from collections.abc import Mapping
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from windlass.client.connection import default_data_dir
 from windlass.core.errors import Invalid
@@ -20,6 +21,7 @@ from windlass.wire.identity import OidcIssuer
 FILE_NAME = "windlass.toml"
 """Looked for in the data directory."""
 PREFIX = "WINDLASS_"
+NO_NETWORKS = "none"
 
 
 class KubernetesSettings(BaseModel):
@@ -76,6 +78,10 @@ class Settings(BaseModel):
     """`auto`: the container engine that answers, else plain processes."""
     docker_host: str | None = None
     """An engine's address; none: DOCKER_HOST and the usual Docker and Podman sockets are tried."""
+    network_range: str = "10.208.0.0/12"
+    """What tenants' networks on the engine get their subnets from (CIDR); `none`: all share its default network."""
+    network_size: int = Field(default=22, ge=16, le=29)
+    """Of each, as a prefix: 22 are 1,021 runs at once."""
     retention_days: int = Field(default=30, ge=1, le=3650)
     """How long finished jobs, their events and logs are kept."""
     default_timeout_seconds: int | None = Field(default=None, ge=1)
@@ -103,6 +109,22 @@ class Settings(BaseModel):
     kubernetes: KubernetesSettings | None = None
     """A cluster that is a pool of this server (in the environment: the table as JSON)."""
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
+
+    @field_validator("network_range")
+    @classmethod
+    def _check_range(cls, text: str) -> str:
+        if text != NO_NETWORKS:
+            try:
+                IPv4Network(text)
+            except ValueError as error:
+                raise ValueError(f"expected a range of IPv4 addresses like 10.208.0.0/12, or {NO_NETWORKS}") from error
+        return text
+
+    @model_validator(mode="after")
+    def _check_size(self) -> "Settings":
+        if self.network_range != NO_NETWORKS and IPv4Network(self.network_range).prefixlen > self.network_size:
+            raise ValueError(f"network_range: {self.network_range} has no room for a subnet of /{self.network_size}")
+        return self
 
 
 def load(environ: Mapping[str, str], flags: Mapping[str, Any], file: Path | None = None) -> Settings:

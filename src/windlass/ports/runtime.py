@@ -19,6 +19,8 @@ from windlass.core.model.resources import Resources
 from windlass.core.model.run import Token
 from windlass.core.model.secret import NOTHING_HANDED, Credentials, Handed
 
+IDLE_MS: Final = Millis(600_000)
+"""How long what a tenant's runs share waits for the next of them."""
 ENGINE_REFUSED = "engine-refused"
 """The code of an Unavailable whose engine is there but answered with a fault of its own."""
 
@@ -96,6 +98,8 @@ class Machine(Struct, frozen=True, kw_only=True):
     gpu_ids: tuple[str, ...] = ()
     slices_lack: str = ""
     """Why a slice of it has no cgroup of its own with its limits; empty where it has."""
+    networks_lack: str = ""
+    """Why runs are not kept off the node and off other tenants' networks by packet filter rules; empty where they are."""
 
 
 class Stream(StrEnum):
@@ -246,6 +250,11 @@ class Runtime(Protocol):
         """Nothing of that is left. One that never was is fine. Unavailable while one of its runs is still there."""
         ...
 
+    async def tidy(self, *, idle_ms: Millis = IDLE_MS) -> None:
+        """Remove what a tenant's runs share (a network) where it has had none for so long; see that the rest is as it should
+        be. Asked from time to time, also while runs start and end."""
+        ...
+
     def attach(self, run: RunId) -> AbstractAsyncContextManager[Terminal]: ...
 
     def execute(
@@ -266,7 +275,7 @@ class Runtime(Protocol):
         ...
 
     async def remove_all(self) -> int:
-        """Everything with our labels: containers, volumes, networks. Answers how many things went. For `down --purge`."""
+        """Everything with our labels: containers, volumes, networks. Answers how many of the first two went. For `down --purge`."""
         ...
 
     async def close(self) -> None: ...

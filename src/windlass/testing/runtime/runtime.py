@@ -10,6 +10,7 @@ from windlass.core.model.secret import NOTHING_HANDED, Handed
 from windlass.ports.runtime import (
     ANY_VOLUME,
     ANYBODY,
+    IDLE_MS,
     ImageAccess,
     ImageUnavailable,
     LogLine,
@@ -250,6 +251,9 @@ class FakeRuntime:
         ):
             raise Unavailable(f"something runs in the slice {node}", code="slice-cgroup")
         self._machine.slices.get(self._owner, set()).discard(node)
+
+    async def tidy(self, *, idle_ms: Millis = IDLE_MS) -> None:
+        self._machine.check("tidy")
 
     async def remove_all(self) -> int:
         self._machine.check("remove_all")

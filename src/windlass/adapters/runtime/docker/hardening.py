@@ -39,9 +39,10 @@ def run_container(
     handed: Handed = NOTHING_HANDED,
     secrets: str = "",
     parent: str = "",
+    network: str = "default",
 ) -> dict[str, Any]:
     """The create call of a run; `secrets` is the directory in memory that its secret files lie in, `parent` the cgroup of its
-    slice. Raises Invalid."""
+    slice, `network` its tenant's. Raises Invalid."""
     check_assignment(assignment, handed)
     spec = assignment.spec
     config: dict[str, Any] = {
@@ -58,7 +59,7 @@ def run_container(
             pids=spec.pids_max,
             volume=assignment.volume,
             target=ARTIFACTS,
-            network="default" if spec.wants_network else "none",
+            network=network if spec.wants_network else "none",
         ),
     }
     if secrets:

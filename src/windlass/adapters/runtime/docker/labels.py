@@ -14,6 +14,8 @@ INSTALLATION: Final = PREFIX + "installation"
 NODE: Final = PREFIX + "node"
 RUN: Final = PREFIX + "run"
 TOKEN: Final = PREFIX + "token"
+TENANT: Final = PREFIX + "tenant"
+"""On a run's container and on a network: whose it is."""
 WORKER: Final = PREFIX + "worker"
 """On the container of a run in a slice: the slice's node. `NODE` stays the machine's, whose agent sweeps what is nobody's."""
 HELPER: Final = PREFIX + "helper"
@@ -47,7 +49,7 @@ class Owner(Struct, frozen=True, kw_only=True):
             | {
                 RUN: assignment.run,
                 PREFIX + "job": assignment.job,
-                PREFIX + "tenant": assignment.tenant,
+                TENANT: assignment.tenant,
                 TOKEN: str(assignment.token),
                 PREFIX + "name": assignment.name,
                 PREFIX + "attempt": str(assignment.attempt),

@@ -15,7 +15,7 @@ _SMI_LINE: Final = re.compile(r"GPU \d+: .*\(UUID: ((?:GPU|MIG)-[0-9a-fA-F-]+)\)
 _SMI_SECONDS: Final = 10
 
 
-def machine(facts: Facts, smi: str, *, slices_lack: str = "") -> Machine:
+def machine(facts: Facts, smi: str, *, slices_lack: str = "", networks_lack: str = "") -> Machine:
     gpus = gpu_ids(facts, smi)
     return Machine(
         runtime=facts.name,
@@ -23,6 +23,7 @@ def machine(facts: Facts, smi: str, *, slices_lack: str = "") -> Machine:
         capacity=Resources(cpu_millis=facts.cpus * 1000, memory_bytes=facts.memory_bytes, gpus=len(gpus)),
         gpu_ids=gpus,
         slices_lack=slices_lack,
+        networks_lack=networks_lack,
     )
 
 

@@ -24,9 +24,11 @@ from windlass.adapters.runtime.docker.hijack import Hijacked
 from windlass.adapters.runtime.docker.images import Images
 from windlass.adapters.runtime.docker.labels import RUN, Owner
 from windlass.adapters.runtime.docker.logs import follow, last_printed
+from windlass.adapters.runtime.docker.networks import Networks
 from windlass.adapters.runtime.docker.observing import observed, used
 from windlass.adapters.runtime.docker.refusals import REFUSED, readable_start_error
 from windlass.adapters.runtime.docker.slices import Slices
+from windlass.adapters.runtime.docker.subnets import Addresses
 from windlass.adapters.runtime.docker.terminals import attached, ended_with, executed, open_terminal
 from windlass.adapters.runtime.docker.users import user_of
 from windlass.adapters.runtime.docker.validation import check_command, check_id
@@ -39,9 +41,12 @@ from windlass.core.model.assignment import Assignment
 from windlass.core.model.ids import Millis, NodeId, RunId, VolumeId
 from windlass.core.model.secret import NOTHING_HANDED, Handed
 from windlass.ports.clock import Clock
+from windlass.ports.failpoints import NONE as NO_FAILPOINTS
+from windlass.ports.failpoints import Failpoints
 from windlass.ports.runtime import (
     ANY_VOLUME,
     ANYBODY,
+    IDLE_MS,
     ImageAccess,
     LogLine,
     LogPosition,
@@ -65,6 +70,7 @@ _ONE_LOOK: Final = {"stream": "false", "one-shot": "true"}
 KILLED: Final = 137
 CAUSE_PAUSES: Final = (Millis(150), Millis(300), Millis(600), Millis(1200))
 """Between looks at a run that was killed, until the engine says what for."""
+ADDRESSES: Final = Addresses()
 _OVER: Final = frozenset({Phase.EXITED, Phase.ABSENT})
 
 
@@ -73,13 +79,14 @@ class DockerRuntime:
 
     traits = Traits()
 
-    def __init__(self, engine: Engine, owner: Owner, clock: Clock) -> None:
+    def __init__(self, engine: Engine, owner: Owner, clock: Clock, networks: Networks) -> None:
         self._engine = engine
         self._owner = owner
         self._clock = clock
         self._images = Images(engine, clock)
         self._volumes = Volumes(engine, owner)
         self._slices = Slices(engine, owner)
+        self._networks = networks
         self._secret_files = MemoryFiles(f"{owner.installation}-{owner.node}")
         self._known: dict[RunId, Known] = {}
         self._own_creations: dict[RunId, Millis] = {}
@@ -101,11 +108,14 @@ class DockerRuntime:
         node: str,
         clock: Clock,
         environ: Mapping[str, str] | None = None,
+        addresses: Addresses | None = ADDRESSES,
+        failpoints: Failpoints = NO_FAILPOINTS,
     ) -> AsyncIterator["DockerRuntime"]:
-        """`environ` is where DOCKER_TLS_VERIFY and DOCKER_CERT_PATH are looked up."""
+        """`environ` is where DOCKER_TLS_VERIFY and DOCKER_CERT_PATH are looked up; tenants' networks are cut from `addresses`."""
         check_id(installation, field="installation")
         check_id(node, field="node")
-        runtime = cls(Engine(parse_address(docker_host, environ)), Owner(installation=installation, node=node), clock)
+        engine, owner = Engine(parse_address(docker_host, environ)), Owner(installation=installation, node=node)
+        runtime = cls(engine, owner, clock, Networks(engine, owner, clock, addresses, failpoints))
         try:
             yield runtime
         finally:
@@ -117,7 +127,8 @@ class DockerRuntime:
 
     async def machine(self) -> Machine:
         smi = await machines.ask_smi() if self._engine.address.is_local else ""
-        return machines.machine(await self._engine.facts(), smi, slices_lack=await self._slices.lack())
+        facts, slices_lack = await self._engine.facts(), await self._slices.lack()
+        return machines.machine(facts, smi, slices_lack=slices_lack, networks_lack=await self._networks.lack())
 
     def ensure_image(self, image: str, *, access: ImageAccess = ANYBODY) -> AsyncIterator[str]:
         return self._images.ensure(image, access)
@@ -141,14 +152,15 @@ class DockerRuntime:
 
     async def create(self, assignment: Assignment, *, handed: Handed = NOTHING_HANDED) -> None:
         run = assignment.run
-        secrets = self._secrets_directory(run) if handed.files else ""
-
-        parent, began = await self._slices.parent(assignment.slice), self._clock.now()
+        places = {
+            "secrets": self._secrets_directory(run) if handed.files else "",
+            "parent": await self._slices.parent(assignment.slice),
+            "network": await self._networks.mode(assignment),
+        }
+        began = self._clock.now()
 
         def config(facts: Facts) -> dict[str, Any]:
-            return run_container(
-                assignment, owner=self._owner, facts=facts, handed=handed, secrets=secrets, parent=parent
-            )
+            return run_container(assignment, owner=self._owner, facts=facts, handed=handed, **places)
 
         try:
             container = await create_container(self._engine, run, config)
@@ -158,6 +170,9 @@ class DockerRuntime:
                 raise await self._name_taken(run) from exc
             if observed(run, record).phase is not Phase.CREATED:
                 return
+        except Unavailable as exc:
+            self._networks.notice(assignment.tenant, exc)
+            raise
         else:
             self._known[run] = Known(container, assignment.spec.wants_terminal)
             self._own_creations[run] = began
@@ -288,6 +303,9 @@ class DockerRuntime:
     async def end_slice(self, node: NodeId) -> None:
         await self._slices.end(node)
 
+    async def tidy(self, *, idle_ms: Millis = IDLE_MS) -> None:
+        await self._networks.tidy(idle_ms=idle_ms)
+
     @asynccontextmanager
     async def attach(self, run: RunId) -> AsyncIterator[Terminal]:
         """A run without a terminal is listened to from its first line on, and so is a terminal by the first who comes; who comes
@@ -338,11 +356,11 @@ class DockerRuntime:
             await delete_container(self._engine, container)
         self._secret_files.drop_all()
         volumes = await self._volumes.remove_all()
-        networks = await self._remove_networks()
+        await self._networks.remove_all()
         await self._slices.end_all()
         self._known.clear()
         self._own_creations.clear()
-        return len(containers) + volumes + networks
+        return len(containers) + volumes
 
     async def _name_taken(self, run: RunId) -> WindlassError:
         """Somebody had the name a moment ago, and it is not one of ours: gone since, or a stranger's?"""
@@ -388,7 +406,7 @@ class DockerRuntime:
         if known.has_terminal:
             await self._attach_early(run, known)
         try:
-            await self._engine.call("POST", f"/containers/{known.id}/start")
+            await self._networks.start(known.id)
         except (Invalid, NotFound, Conflict, Unavailable) as exc:
             if exc.code != REFUSED:
                 raise
@@ -484,16 +502,6 @@ class DockerRuntime:
         self._own_creations.pop(run, None)
         self._failures.pop(run, None)
         self._stopped.discard(run)
-
-    async def _remove_networks(self) -> int:
-        listed = await self._engine.call("GET", "/networks", params=self._owner.filters())
-        ours = [str(network["Id"]) for network in listed or () if self._owner.owns(network.get("Labels"))]
-        for network in ours:
-            try:
-                await self._engine.call("DELETE", f"/networks/{network}")
-            except NotFound:
-                continue
-        return len(ours)
 
 
 def _no_container(run: RunId) -> NotFound:

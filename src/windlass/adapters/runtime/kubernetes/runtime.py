@@ -35,6 +35,7 @@ from windlass.ports.clock import Clock
 from windlass.ports.runtime import (
     ANY_VOLUME,
     ANYBODY,
+    IDLE_MS,
     ImageAccess,
     LogLine,
     LogPosition,
@@ -274,6 +275,9 @@ class KubernetesRuntime:
 
     async def end_slice(self, node: NodeId) -> None:
         """There is none."""
+
+    async def tidy(self, *, idle_ms: Millis = IDLE_MS) -> None:
+        """The pods' network is the cluster's."""
 
     @asynccontextmanager
     async def attach(self, run: RunId) -> AsyncIterator[Terminal]:

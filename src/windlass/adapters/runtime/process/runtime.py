@@ -33,6 +33,7 @@ from windlass.core.model.secret import NOTHING_HANDED, Handed
 from windlass.ports.runtime import (
     ANY_VOLUME,
     ANYBODY,
+    IDLE_MS,
     ImageAccess,
     LogLine,
     LogPosition,
@@ -206,6 +207,9 @@ class ProcessRuntime:
 
     async def end_slice(self, node: NodeId) -> None:
         await self._link.ask("end-slice", slice=node)
+
+    async def tidy(self, *, idle_ms: Millis = IDLE_MS) -> None:
+        """One tenant, and the machine's own network."""
 
     # --- sessions
 
