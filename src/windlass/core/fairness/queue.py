@@ -11,11 +11,20 @@ shares and bands are is in `lanes`.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from windlass.core.fairness.lanes import Band, Lane, Reasons, Share
 from windlass.core.fairness.order import Order
-from windlass.core.fairness.parking import Parked
-from windlass.core.fairness.ranks import NUMBER_MASK, PRIORITY_BITS, SLACK, BandKey, Entry, band_key, rank_of
+from windlass.core.fairness.parking import LAST, NOBODY, Parked
+from windlass.core.fairness.ranks import (
+    NUMBER_MASK,
+    PRIORITY_BITS,
+    SLACK,
+    BandKey,
+    Entry,
+    band_key,
+    rank_of,
+)
 from windlass.core.model.ids import TenantId
 from windlass.core.model.job import Job
 from windlass.core.model.resources import Resources
@@ -39,6 +48,8 @@ class WaitingQueue:
         self._leads = (0, 0, 0)
         self._on_waiting = on_waiting
         self._count = 0
+        self._held = 0
+        """Shares that are; most of the time none."""
         self._served: Lane | None = None
         """Of the newest `head`. Whoever asked takes that job out next and charges that tenant: neither is looked up again."""
 
@@ -188,9 +199,19 @@ class WaitingQueue:
     def parked(self) -> list[Band]:
         return list(self._parked)
 
-    def parked_for(self, free: Resources) -> list[Band]:
-        """Those that might fit where this much is free."""
-        return self._parked.within(free)
+    def begin_round(self) -> None:
+        """Of placing: from here on, whoever is parked has been asked."""
+        self._parked.begin_round()
+
+    def first_parked(self, most: Resources, could_use: Callable[[Band], bool]) -> tuple[Band, Entry] | None:
+        """The first of those that were not asked this round and could use what has grown, nowhere more than `most`. By the lanes
+        that are asleep, as those are that `head` has passed; a band without any comes last."""
+        return self._parked.first(most, partial(self._look, could_use))
+
+    @property
+    def has_moved(self) -> bool:
+        """Another may be `first_parked` now."""
+        return self._parked.has_moved
 
     def yielding(self) -> list[Band]:
         return self._parked.yielding()
@@ -201,13 +222,17 @@ class WaitingQueue:
     def hold(self, tenant: TenantId, reasons: Reasons) -> None:
         """The tenant is at a limit of its own: out of the running, all its lanes, until `let_go`. It keeps its tag."""
         share = self._shares.get(tenant) or self._open_share(tenant)
+        self._held += bool(reasons) - bool(share.held)
         share.held, share.ready = reasons, None
 
     def let_go(self, tenant: TenantId) -> None:
         """Something of its was released, or its limits have changed: it may try again. Asking for no reason is fine."""
+        if not self._held:
+            return
         share = self._shares.get(tenant)
         if share is not None and share.held:
             share.held = ()
+            self._held -= 1
             self._list(share)
 
     # — what there is to see —
@@ -235,6 +260,22 @@ class WaitingQueue:
 
     # — keeping the order —
 
+    def _look(self, could_use: Callable[[Band], bool], band: Band) -> Entry:
+        """Where a parked band is in the order, if the question is put to it."""
+        if not could_use(band):
+            return LAST
+        lane = band.first_lane()
+        while lane is not None and lane.share.held:
+            self._wake(lane)
+            lane = band.first_lane()
+        if lane is None:
+            band.listed = None
+            return NOBODY
+        true = band.true_entry(lane)
+        if true != band.listed:
+            self._enter(band, true)
+        return true
+
     def _share_of(self, tenant: TenantId) -> Share | None:
         lane = self._served
         return lane.share if lane is not None and lane.share.tenant == tenant else self._shares.get(tenant)
@@ -258,9 +299,14 @@ class WaitingQueue:
         entry = source.true_entry(lane)
         if source.listed is not None and source.listed <= entry:
             return
-        source.listed = entry
         if isinstance(source, Share):
             source.ready = lane
+        elif source.is_parked:
+            self._parked.lower(source, entry)
+        self._enter(source, entry)
+
+    def _enter(self, source: Share | Band, entry: Entry) -> None:
+        source.listed = entry
         order = self._blocked if source.is_parked else self._running
         order.push(entry)
         if len(order) > 2 * len(self._sources) + SLACK:

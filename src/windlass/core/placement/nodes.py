@@ -203,6 +203,15 @@ class Nodes:
         """If it were empty."""
         return node.takes_runs and not self._never(shape, node)
 
+    def could_use(self, shape: Shape, slot: Slot) -> bool:
+        """What is free there now. As `refusal`, without the words."""
+        needs, (gpus, cpu, memory) = shape.needs, slot.room
+        if needs.cpu_millis > cpu or needs.memory_bytes > memory or needs.gpus > gpus:
+            return False
+        if len(slot.held) >= slot.node.runs_max:
+            return False
+        return slot.kind in self._classes_for(shape) if shape.node is None else self.refusal(shape, slot) is None
+
     def could_ever_fit(self, shape: Shape) -> tuple[str, ...]:
         """Empty when some node, empty, would take it, or a worker to come; else what the nearest one lacks."""
         lacking = self._lacking.get(shape)

@@ -135,7 +135,7 @@ def _lay_to_rest(world: World, job: Job, run: Run, parts: tuple[Segment, ...], n
         kept = replace(run, intent=Intent.KEEP, keep_until=Millis(now + job.run_ttl_ms))
         world.put(RUNS, run.id, kept)
     else:
-        world.drop(RUNS, run.id)
+        world.put(RUNS, run.id, None)
 
 
 def _conclude(world: World, job: Job, run: Run, cost: Micros, fact: RunEnded, now: Millis) -> bool:

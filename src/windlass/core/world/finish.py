@@ -45,8 +45,8 @@ def finish(
         cost=cost if cost is not None else job.cost,
     )
     world.put(OUTBOX, job.id, JobOver(job=over))
-    world.drop(JOBS, job.id)
-    world.drop(SPECS, job.id)
+    world.put(JOBS, job.id, None)
+    world.put(SPECS, job.id, None)
     if run is None:
         count_job(world, over)
     if over.webhook and not over.is_deleted:

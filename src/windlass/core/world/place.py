@@ -20,6 +20,7 @@ from windlass.core.world.backfill import Yields, find_spot, has_lapsed, review_p
 from windlass.core.world.bursts import join_burst
 from windlass.core.world.gate import WORKERS_USED, Hold, Start, may_start, nodes_allowed
 from windlass.core.world.growth import count_use
+from windlass.core.world.offers import Offers
 from windlass.core.world.records import JOBS, RUNS, VOLUMES
 from windlass.core.world.timers import Due
 from windlass.core.world.world import World
@@ -33,10 +34,13 @@ def place(world: World, *, now: Millis, limit: int = 256) -> list[Run]:
     tables.now = max(tables.now, now)
     _unpark(world)
     review_promise(world, now)
+    offers = Offers(world)
     placed: list[Run] = []
     readmitted = 0
     while len(placed) < limit:
         head = tables.queue.head()
+        if offers.wakes(head[0] if head is not None else None):
+            continue
         if head is None:
             if has_lapsed(world):
                 continue
@@ -91,10 +95,8 @@ def _assign_among(
 
 
 def _unpark(world: World) -> None:
-    """Shapes that could use the room that has grown since; the others stay parked and cost nothing."""
+    """Where more has changed than the room on nodes: what found no place is asked again. For room that has grown see `Offers`."""
     tables = world.tables
-    slots = [slot for node in tables.grown if (slot := tables.places.slot(node)) is not None]
-    tables.grown.clear()
     if tables.fleet.has_changed:
         tables.fleet.has_changed = False
         for band in tables.queue.parked():
@@ -103,12 +105,8 @@ def _unpark(world: World) -> None:
         tables.has_other_nodes = False
         for band in tables.queue.hopeless():
             tables.queue.unpark(band)
-    if slots:
+    if tables.grown:
         tables.let_go_for_room()
-    for slot in slots:
-        for band in tables.queue.parked_for(slot.free):
-            if band.shape.needs.fits_in(slot.free) and tables.places.refusal(band.shape, slot) is None:
-                tables.queue.unpark(band)
 
 
 def _assign(world: World, lane: Lane, job: Job, spot: Spot, start: Start, now: Millis) -> Run:
