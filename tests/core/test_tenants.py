@@ -121,3 +121,14 @@ def test_nothing_of_a_deleted_tenant_is_left_in_the_world() -> None:
     assert not world.tables.names
     with pytest.raises(NotFound):
         delete_tenant(world, ACME, now=NOW)
+
+
+def test_a_job_has_its_own_timeout_or_its_tenants_default_or_the_servers() -> None:
+    world = a_world(tenants=(ACME,), policy=Policy(default_timeout_ms=Millis(3_000)))
+
+    def made(timeout_ms: int | None) -> Millis | None:
+        return submit(world, ACME, a_submission(timeout_ms=timeout_ms), job=a_job_id(), now=NOW)[0].timeout_ms
+
+    assert (made(1_000), made(None)) == (1_000, 3_000)
+    world.set_tenant(Tenant(id=ACME, default_timeout_ms=Millis(2_000)), now=NOW)
+    assert (made(1_000), made(None)) == (1_000, 2_000)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import anyio
 import structlog
-from msgspec.structs import replace
 
 from windlass.adapters.blobs.directory import DirectoryBlobs
 from windlass.adapters.clock.service import ServiceClock
@@ -116,11 +115,7 @@ async def open_local(
             offload=one_thread(),
             writing=one_thread() if scribe is not None else None,
             gathering_seconds=_GATHERING_SECONDS,
-            policy=Policy(
-                only_tenant=LOCAL_TENANT if machine.kind == "process" else None,
-                burst_reserve=settings.burst_reserve_percent * 10,
-                boost_cap=settings.boost_percent * 10,
-            ),
+            policy=_policy(settings, machine),
             retention=Retention(
                 history_ms=Millis(settings.retention_days * _DAY_MS), audit_ms=Millis(settings.audit_days * _DAY_MS)
             ),
@@ -129,7 +124,7 @@ async def open_local(
         )
         _check_runs(plane, machine.kind, elsewhere=frozenset(plane.runtimes.others))
         node = _node(who, machine)
-        _set_own_tenant(plane, settings)
+        _make_own_tenant(plane)
         _set_ground(plane, node)
         slices.nodes = nodes = Nodes(
             plane=plane, home=node, runtime=runtime, blobs=blobs, logs=logs, clock=clock, failpoints=failpoints
@@ -208,12 +203,21 @@ def _set_ground(plane: ControlPlane, node: Node) -> None:
     plane.brain.committer.nudge()
 
 
-def _set_own_tenant(plane: ControlPlane, settings: Settings) -> None:
-    """Its quota is the machine and what is beyond waits, unless an admin said otherwise; the timeout is a setting."""
-    world, seconds = plane.brain.world, settings.default_timeout_seconds
-    known = world.tables.tenants.get(LOCAL_TENANT) or Tenant(id=LOCAL_TENANT, is_tier_weight=True)
-    timeout = Millis(seconds * 1000) if seconds is not None else None
-    world.set_tenant(replace(known, default_timeout_ms=timeout), now=plane.clock.now())
+def _make_own_tenant(plane: ControlPlane) -> None:
+    """Once: its quota is the machine and what is beyond waits, until an admin says otherwise, which holds from then on."""
+    world = plane.brain.world
+    if LOCAL_TENANT not in world.tables.tenants:
+        world.set_tenant(Tenant(id=LOCAL_TENANT, is_tier_weight=True), now=plane.clock.now())
+
+
+def _policy(settings: Settings, machine: Machine) -> Policy:
+    seconds = settings.default_timeout_seconds
+    return Policy(
+        only_tenant=LOCAL_TENANT if machine.kind == "process" else None,
+        burst_reserve=settings.burst_reserve_percent * 10,
+        boost_cap=settings.boost_percent * 10,
+        default_timeout_ms=None if seconds is None else Millis(seconds * 1000),
+    )
 
 
 def _node(who: Identity, machine: Machine) -> Node:

@@ -85,7 +85,7 @@ class Settings(BaseModel):
     retention_days: int = Field(default=30, ge=1, le=3650)
     """How long finished jobs, their events and logs are kept."""
     default_timeout_seconds: int | None = Field(default=None, ge=1)
-    """Given to jobs that name no timeout; none leaves them unbounded."""
+    """Given to jobs that name no timeout, of tenants without a `defaultTimeout`; none leaves them unbounded."""
     burst_reserve_percent: int = Field(default=20, ge=0, le=90)
     """Of all capacity: left free by ordinary runs for those in a burst, while any tenant has the policy `burst`."""
     boost_percent: int = Field(default=10, ge=0, le=100)

@@ -118,7 +118,7 @@ def make_job(world: World, tenant: TenantId, asked: Submission, *, job: JobId, n
         secrets=secret_names(asked.spec),
         retries=asked.retries,
         count=asked.count,
-        timeout_ms=asked.timeout_ms if asked.timeout_ms is not None else owner.default_timeout_ms,
+        timeout_ms=_first(asked.timeout_ms, owner.default_timeout_ms, world.policy.default_timeout_ms),
         expected_ms=asked.expected_ms,
         sla_ms=sla_ms,
         due_at=Millis(now + sla_ms) if sla_ms is not None and not asked.is_suspended else None,
@@ -131,6 +131,10 @@ def make_job(world: World, tenant: TenantId, asked: Submission, *, job: JobId, n
         run_ttl_ms=asked.run_ttl_ms,
         volume_ttl_ms=asked.volume_ttl_ms,
     )
+
+
+def _first(*given: Millis | None) -> Millis | None:
+    return next((one for one in given if one is not None), None)
 
 
 def check_quota(world: World, job: Job, now: Millis) -> None:

@@ -46,6 +46,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     retry_backoff_max_ms: Millis = Millis(60_000)
     only_tenant: TenantId | None = None
     """Nobody else may run anything here: plain processes share one user, one file system, one network."""
+    default_timeout_ms: Millis | None = None
+    """Given to jobs that name no timeout, of tenants that have no default of their own."""
     key_ttl_ms: Millis = Millis(7 * 86_400_000)
     """How long a repeated request finds its first answer."""
     unclaimed_volume_ttl_ms: Millis = Millis(3_600_000)
