@@ -1,11 +1,12 @@
 """What a runtime that knows more than an exit code says of an end, and what the run's end is called then."""
 
 import pytest
+from msgspec.structs import replace
 
 from windlass.agent import verdict
 from windlass.agent.verdict import StopCause
 from windlass.core.model.assignment import Assignment
-from windlass.core.model.ids import JobId, RunId, TenantId, VolumeId
+from windlass.core.model.ids import JobId, Millis, RunId, TenantId, VolumeId
 from windlass.core.model.job import JobSpec
 from windlass.core.model.resources import Resources
 from windlass.core.model.run import Intent, RunState, Token
@@ -49,3 +50,19 @@ def test_what_would_not_start_a_second_time_is_not_tried_again() -> None:
         return verdict.refused(ASSIGNMENT, seen).is_retriable
 
     assert (refused("ImagePull"), refused("StartFailed"), refused("Invalid")) == (True, False, False)
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "cause", "said"),
+    [
+        (0, None, ""),
+        (3, None, "exit code 3; its last lines:\nlast"),
+        (143, StopCause.DEADLINE, "it ran longer than its timeout of 2 s; its last lines:\nlast"),
+        (0, StopCause.DEADLINE, "it ran longer than its timeout of 2 s; its last lines:\nlast"),
+        (143, StopCause.CANCEL, "cancelled on request"),
+    ],
+)
+def test_a_failure_ends_with_the_last_lines_of_its_log(exit_code: int, cause: StopCause | None, said: str) -> None:
+    seen = Observed(run=RunId("j-1"), phase=Phase.EXITED, exit_code=exit_code)
+    end = verdict.ended(replace(ASSIGNMENT, timeout_ms=Millis(2_000)), seen, cause, "last")
+    assert (end.message, end.tail) == (said, "last" if cause is StopCause.CANCEL else "")

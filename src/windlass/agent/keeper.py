@@ -231,7 +231,8 @@ class Keeper:
                 await self._tell_started()
             await self._drain(writer, copied)
             copying.cancel_scope.cancel()
-        tail = await writer.tail(lines=_TAIL_LINES, characters=_TAIL_CHARACTERS) if seen.exit_code else ""
+        is_well = seen.exit_code == 0 and self._cause is None  # one that is stopped may end with 0 all the same
+        tail = "" if is_well else await writer.tail(lines=_TAIL_LINES, characters=_TAIL_CHARACTERS)
         return verdict.ended(self.assignment, seen, self._cause, tail)
 
     async def _tell_started(self) -> None:

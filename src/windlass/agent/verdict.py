@@ -5,7 +5,7 @@ from typing import Final
 
 from windlass.core.errors import WindlassError
 from windlass.core.model.assignment import Assignment
-from windlass.core.model.facts import RunEnded
+from windlass.core.model.facts import RunEnded, with_tail
 from windlass.core.model.run import RunState
 from windlass.ports.runtime import ImageUnavailable, Observed, Phase, StartFailed
 from windlass.ports.secrets import SecretMissing
@@ -32,8 +32,9 @@ def ended(assignment: Assignment, seen: Observed, cause: StopCause | None, tail:
     if seen.phase is Phase.CREATED and cause is None and seen.reason not in _STOPPED:
         return refused(assignment, seen)
     state, reason, message = _name_end(assignment, seen, cause)
-    if state is RunState.EXITED and seen.exit_code != 0 and tail:
-        message = f"{message}; its last lines:\n{tail}"
+    is_asked_for = reason == StopCause.CANCEL
+    if not is_asked_for and (state is not RunState.EXITED or seen.exit_code != 0):
+        message = with_tail(message, tail)
     return RunEnded(
         run=assignment.run,
         token=assignment.token,
@@ -41,6 +42,7 @@ def ended(assignment: Assignment, seen: Observed, cause: StopCause | None, tail:
         exit_code=seen.exit_code,
         reason=reason,
         message=message,
+        tail=tail if is_asked_for else "",
         ran_ms=seen.ran_ms,
         cpu_used_ms=seen.cpu_used_ms,
         memory_peak_bytes=seen.memory_peak_bytes,

@@ -31,13 +31,20 @@ class RunEnded(Struct, frozen=True, kw_only=True, tag=True, gc=False):
     reason: str = ""
     """Stable: Completed, ExitCode, OOMKilled, DeadlineExceeded, Cancelled, ImagePull, StartFailed, Vanished …"""
     message: str = ""
-    """For people; for a failure, the end of the log."""
+    """For people; for a failure, with the end of the log."""
+    tail: str = ""
+    """The end of the log, of a run that was stopped on request: only who asked knows whether that is a failure."""
     ran_ms: Millis = Millis(0)
     cpu_used_ms: int | None = None
     """Processor time; None: this runtime cannot tell, or the run was too short to be looked at."""
     memory_peak_bytes: int | None = None
     is_retriable: bool = True
     """False where another attempt must meet the same end: an image name that cannot exist."""
+
+
+def with_tail(message: str, tail: str) -> str:
+    """What a failure says, and the last lines of its log."""
+    return f"{message}; its last lines:\n{tail}" if tail else message
 
 
 class RunRemoved(Struct, frozen=True, kw_only=True, tag=True, gc=False):

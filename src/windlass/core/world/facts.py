@@ -9,7 +9,7 @@ from windlass.core.lifecycle import run as run_lifecycle
 from windlass.core.lifecycle.job import JobEvent
 from windlass.core.lifecycle.run import RunEvent
 from windlass.core.metering import segments, total
-from windlass.core.model.facts import Fact, RunEnded, RunProgressed, RunStarted, VolumeGone, VolumeMade
+from windlass.core.model.facts import Fact, RunEnded, RunProgressed, RunStarted, VolumeGone, VolumeMade, with_tail
 from windlass.core.model.ids import Millis
 from windlass.core.model.job import Job, JobState
 from windlass.core.model.money import Micros
@@ -148,7 +148,7 @@ def _conclude(world: World, job: Job, run: Run, cost: Micros, fact: RunEnded, no
     elif run.state is _EXITED and run.exit_code == 0:
         finish(world, job, _SUCCEEDED, run=run, cost=cost, now=now)
     elif run.stopped_for:
-        said = why_stopped(job, run, cost)
+        said = with_tail(why_stopped(job, run, cost), fact.tail)
         finish(world, job, JobEvent.FAILED, run=run, cost=cost, now=now, reason=run.stopped_for, message=said)
     elif fact.is_retriable and job.attempt <= job.retries:
         _retry(world, job, run, cost, now)
