@@ -36,6 +36,17 @@ WRITTEN = {
     "spec.pvcSize": write_bytes,
 }
 
+IDLE = {
+    "spec.onLostNode": "on_lost_node",
+    "spec.lostAfter": "lost_after_ms",
+    "spec.collect": "collect",
+    "spec.storageClass": "storage_class",
+    "spec.pvcSize": "volume_size_bytes",
+    "spec.queueName": "queue_name",
+}
+"""Kept for other homes, with what each is called inside."""
+DECIDING = ("admission", "fairness", "placement", "world")
+
 
 def code(cell: str) -> str:
     return cell.strip("`")
@@ -83,6 +94,17 @@ def test_fields_called_without_effect_are_the_ones_listed_so() -> None:
     )
     assert listed is not None
     assert {f"spec.{name}" for name in re.findall(r"`(\w+)`", listed[1])} == marked
+
+
+def test_no_field_that_the_world_decides_by_is_called_without_effect() -> None:
+    marked = {code(row[0]) for row in rows(GUIDES / "jobs.md", "field") if "without effect here" in row[2]}
+    assert marked == IDLE.keys()
+    deciding = [
+        path for part in DECIDING for path in (PACKAGE / "core" / part).rglob("*.py") if path.name != "submit.py"
+    ]
+    read = {name for path in deciding for name in re.findall(r"\.(\w+)", path.read_text())}
+    assert "cost_max" in read, "what is read of a job is found in this way"
+    assert not read & set(IDLE.values())
 
 
 def test_every_reason_an_end_can_have_is_described() -> None:
