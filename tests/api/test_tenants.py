@@ -166,6 +166,10 @@ async def test_a_rate_is_a_tenants_own_and_refuses_with_its_numbers() -> None:
         assert [answer.status_code for answer in got] == [200, 200, 200, 429]
         refusal = got[-1].json()
         assert (refusal["code"], got[-1].headers["retry-after"]) == ("rate-limited", "1")
+        assert [(one["limit"], one["unit"]) for one in refusal["limits"]] == [
+            (3, "requests at once"),
+            (2, "requests a second"),
+        ]
         assert "2 times a second, 3 at once" in refusal["detail"]
         submitted = await api.client.post("/api/v1/jobs", json=manifest("true", suspend=True), headers=theirs)
         assert submitted.status_code == 429

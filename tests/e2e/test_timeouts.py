@@ -1,4 +1,4 @@
-"""Ends that nobody wrote a time for: a tenant's default timeout, else the server's; what a job may cost; and what is said of them."""
+"""Ends that no manifest wrote a time for: a tenant's default timeout, else the server's; and what is said of such ends."""
 
 from typing import Any
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Final
+from urllib.parse import parse_qsl
 
 from fastapi import Depends
 from msgspec import Struct
@@ -14,17 +15,22 @@ from windlass.api.rates import Rates
 from windlass.api.seats import Seats
 from windlass.control.acting import acting
 from windlass.control.plane import ControlPlane
-from windlass.core.errors import Denied, Invalid, Unauthenticated, WindlassError
+from windlass.core.errors import Denied, Fault, Invalid, Unauthenticated, WindlassError
 from windlass.core.model.audit import Act
 from windlass.core.model.tenant import Tenant
 from windlass.observe.metrics import ApiMetrics
 from windlass.ports.fetcher import Fetcher
 from windlass.ports.signer import Signer
+from windlass.wire.faults import invalid, show
 from windlass.wire.manifests import Manifests
 
 REVISION_HEADER: Final = "windlass-revision"
 STALE_HEADER: Final = "windlass-stale"
 _REVISION_DIGITS_MAX: Final = 18
+_TENANT_HEADERS: Final = frozenset(
+    {b"tenant", b"tenant-id", b"x-tenant", b"x-tenant-id", b"windlass-tenant", b"x-windlass-tenant"}
+)
+"""What people who know other servers may put a tenant's name into."""
 
 
 class ApiLimits(Struct, frozen=True, kw_only=True):
@@ -67,7 +73,32 @@ async def caller_of(connection: HTTPConnection) -> Identity:
     identity = context.auth.recall(authorization) or await context.auth.identify(authorization)
     context.rates.check(_check(context, identity))
     connection.scope["state"]["identity"] = identity
+    if connection.scope.get("query_string") and connection.scope["type"] == "http":
+        refuse_parameters(connection.scope)
+    _check_named(connection.scope, identity)
     return identity
+
+
+def refuse_parameters(scope: Scope) -> None:
+    """Of a route that takes none: what somebody asked for there would be passed over in silence. Others judge their own."""
+    dependant = getattr(scope["route"], "dependant", None)
+    if dependant is not None and dependant.query_params:
+        return
+    names = dict.fromkeys(
+        name for name, _ in parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+    )
+    raise invalid("the request", [Fault(show(name), "is not a parameter here") for name in names or ("(query)",)])
+
+
+def _check_named(scope: Scope, identity: Identity) -> None:
+    """The token alone says whose a request is: a header that names another is refused, not read over."""
+    for name, value in scope["headers"]:
+        if name in _TENANT_HEADERS and value.decode("latin-1").strip() != identity.tenant:
+            raise Denied(
+                f"a header names another tenant than the token's, which is {identity.tenant!r}",
+                code="tenant-header",
+                hint="leave the header out: a token is of one tenant",
+            )
 
 
 def shut_out(context: Context, scope: Scope) -> WindlassError | None:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 from windlass.core.admission.rate import SECOND_NS, Buckets
-from windlass.core.errors import OverLimit
+from windlass.core.errors import Excess, OverLimit
 from windlass.core.model.tenant import RateLimit, Tenant
 
 
@@ -27,4 +27,8 @@ class Rates:
                 code="rate-limited",
                 hint="ask less often: follow events, and submit in bulk",
                 retry_after_seconds=-(-wait_ns // SECOND_NS),
+                limits=[
+                    Excess(code="rate-limited", used=full, asked=1, limit=full, unit=unit)
+                    for full, unit in ((limit.at_once, "requests at once"), (limit.per_second, "requests a second"))
+                ],
             )
