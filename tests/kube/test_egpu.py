@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.chaos.clock_shim import ClockShim
 from tests.kube.cluster import KubeCluster
 from tests.kube.lab import Egpu, Lab
 from tests.kube.operator import Operator
@@ -154,6 +155,17 @@ def test_cleanup_deletes_what_is_due_and_says_so(lab: Lab, egpu: Egpu, common_op
     lab.kubectl("patch", "eaj", "due", "--type=merge", "-p", '{"spec":{"pvcTTLSecondsAfterFinished":0}}')
     assert "1 deleted, 0 skipped" in egpu("cleanup", "-v").stdout
     lab.wait_gone("pvc", "artifacts-due")
+
+
+def test_a_laptops_clock_deletes_nothing_that_is_not_due(
+    lab: Lab, operator: Operator, egpu: Egpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    egpu("create", "kept", *LIGHT, "--pvc-ttl", "1h", "--watch", "--", "true")
+    shim = ClockShim(tmp_path)
+    shim.shift(2 * 3600)
+    for name, value in shim.environment().items():
+        monkeypatch.setenv(name, value)
+    assert "0 deleted, 1 skipped" in egpu("cleanup").stdout
 
 
 def test_a_file_is_fetched_into_a_volume_before_its_job_and_the_job_finds_it(

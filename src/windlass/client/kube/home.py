@@ -195,7 +195,7 @@ class KubeClient(Client):
         _check_url(url)
         inside = _inside(target_path)
         if self._door.get(CLAIMS, volume_name(job), self.namespace) is None:
-            expires = timestamp(time.time() + VOLUME_TTL_SECONDS)
+            expires = timestamp(self._door.now() + VOLUME_TTL_SECONDS)
             self._door.create(CLAIMS, claim(job, _spec({}), expires_at=expires), self.namespace)
         size, digest = self._side().fetch(job, url, f"/artifacts/{inside}")
         return {"volume": volume_name(job), "path": inside, "size": size, "digest": f"sha256:{digest}"}
@@ -204,10 +204,11 @@ class KubeClient(Client):
         """What the operator does by itself, now, and told."""
         jobs = {item["metadata"]["uid"]: item for item in self._door.list(JOBS, self.namespace)[0]}
         items: list[CleanupItem] = []
+        now = self._door.now()
         for volume in self._door.list(CLAIMS, self.namespace, labels=JOB_LABEL)[0]:
             metadata = volume["metadata"]
             due, why = _due(volume, jobs.get(owner_uid(volume)))
-            is_due = due is not None and due <= time.time()
+            is_due = due is not None and due <= now
             if is_due:
                 self._door.delete(CLAIMS, metadata["name"], self.namespace, uid=metadata["uid"])
             items.append({"name": metadata["name"], "action": "deleted" if is_due else "skipped", "why": why})
@@ -275,7 +276,7 @@ class KubeClient(Client):
         if volume is None or owner_uid(volume) != metadata["uid"]:
             return
         ended = read_time(job.get("status", {}).get("finishedAt"))
-        since = ended / 1000 if ended else time.time()
+        since = ended / 1000 if ended else self._door.now()
         expires = timestamp(since + job["spec"].get("pvcTTLSecondsAfterFinished", VOLUME_TTL_SECONDS))
         change = {"uid": volume["metadata"]["uid"], "ownerReferences": None, "annotations": {EXPIRES: expires}}
         self._door.merge(CLAIMS, volume["metadata"]["name"], {"metadata": change}, self.namespace)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, Final
 
-from windlass.client.kube.api import PODS
+from windlass.client.kube.api import JOBS, PODS
 from windlass.client.kube.door import Done, KubeDoor
 from windlass.client.pack import Project, SingleFile
 from windlass.core.errors import Conflict, NotFound, Unavailable, WindlassError
@@ -24,6 +24,7 @@ READY_SECONDS: Final = 300.0
 LOOK_SECONDS: Final = 0.2
 LIFE_SECONDS: Final = 3600
 """A pod that its command line forgot ends by itself."""
+HOPELESS: Final = frozenset({"ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError"})
 
 
 class SidePods:
@@ -44,7 +45,7 @@ class SidePods:
             part,
             image or self._image,
             ["sleep", str(LIFE_SECONDS)],
-            PodPolicy(),
+            self._policy(job),
             mount=mount,
             seconds=LIFE_SECONDS,
         )
@@ -98,6 +99,11 @@ class SidePods:
             spool.seek(0)
             yield spool
 
+    def _policy(self, job: str) -> PodPolicy:
+        """Beside the job, where its own pod may go: a volume that is bound by its first pod is bound to that pod's node."""
+        found = self._door.get(JOBS, job, self._namespace) or {}
+        return PodPolicy(node_selector=tuple(found.get("spec", {}).get("nodeSelector", {}).items()))
+
     @contextmanager
     def _arriving(self, pod: str) -> Iterator[str]:
         """A name in the volume for what has not arrived whole; nothing has it afterwards, however it went."""
@@ -127,7 +133,7 @@ class SidePods:
             found = self._door.get(PODS, pod, self._namespace) or {}
             if found.get("status", {}).get("phase") == "Running":
                 return
-            if found.get("status", {}).get("phase") == "Failed":
+            if found.get("status", {}).get("phase") == "Failed" or _is_hopeless(found):
                 break
             time.sleep(LOOK_SECONDS)
         raise Unavailable(
@@ -135,9 +141,17 @@ class SidePods:
         )
 
 
+def _is_hopeless(pod: Document) -> bool:
+    """Tried, failed, and told so: nobody at a terminal waits five minutes for an image that is not there."""
+    return any(one.get("reason") in HOPELESS for one in _waiting(pod))
+
+
+def _waiting(pod: Document) -> list[Document]:
+    return [one.get("state", {}).get("waiting", {}) for one in pod.get("status", {}).get("containerStatuses", [])]
+
+
 def _why(pod: Document) -> str:
-    status = pod.get("status", {})
-    waiting = [one.get("state", {}).get("waiting", {}) for one in status.get("containerStatuses", [])]
+    status, waiting = pod.get("status", {}), _waiting(pod)
     conditions = [one for one in status.get("conditions", []) if one.get("status") == "False" and one.get("message")]
     words: list[str] = [one.get("message") or one.get("reason", "") for one in (*waiting, *conditions)]
     return next((text for text in words if text), str(status.get("message", "no reason given")))
