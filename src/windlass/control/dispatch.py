@@ -131,6 +131,8 @@ class Dispatch:
             gpu_ids=run.gpu_ids,
             timeout_ms=job.timeout_ms,
             grace_ms=job.grace_ms,
+            on_lost_node=job.on_lost_node,
+            lost_after_ms=job.lost_after_ms,
             has_login=vault.login(run.tenant, registry) is not None,
             is_guarded=vault.is_guarded(registry),
             slice=self._slice(run.node),

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from windlass.core.model.ids import JobId, Millis, NodeId, RunId, TenantId, VolumeId
-from windlass.core.model.job import JobSpec
+from windlass.core.model.job import JobSpec, OnLostNode
 from windlass.core.model.resources import Resources
 from windlass.core.model.run import Intent, Token
 
@@ -35,6 +35,9 @@ class Assignment(Struct, frozen=True, kw_only=True, omit_defaults=True):
     timeout_ms: Millis | None = None
     """Counted by the node from the start it observed, so it holds while the control plane is away."""
     grace_ms: Millis = Millis(10_000)
+    on_lost_node: OnLostNode = OnLostNode.WAIT
+    """For a node that is a cluster, whose own nodes may be lost: there the cluster sees to it."""
+    lost_after_ms: Millis = Millis(600_000)
     has_login: bool = False
     """Its tenant has a login at the image's registry: to be asked for before a pull, as secrets are before a start."""
     is_guarded: bool = False

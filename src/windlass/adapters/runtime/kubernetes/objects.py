@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from windlass.core.errors import Fault, Invalid
 from windlass.core.model.assignment import Assignment
 from windlass.core.model.ids import Millis, RunId, VolumeId
-from windlass.core.model.job import JobKind, OnLostNode
+from windlass.core.model.job import JobKind
 from windlass.core.model.run import Token
 from windlass.core.model.secret import Credentials, Handed
 from windlass.core.model.submission import Submission
@@ -127,7 +127,8 @@ def _spec(assignment: Assignment, handed: Handed) -> Document:
             grace_ms=_whole_seconds(assignment.grace_ms) or Millis(0),
             run_ttl_ms=Millis(SECONDS_MAX * 1000),
             volume_ttl_ms=Millis(SECONDS_MAX * 1000),
-            on_lost_node=OnLostNode.WAIT,
+            on_lost_node=assignment.on_lost_node,
+            lost_after_ms=_whole_seconds(assignment.lost_after_ms) or Millis(0),
             is_suspended=True,
         )
     )
