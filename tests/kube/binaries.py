@@ -25,8 +25,8 @@ NODE = ("kube-scheduler", "kubelet", "kube-proxy", "kubectl")
 
 def kube_binaries() -> Path:
     """The directory with all of them. MissingPart where they are not and there is no Go to build them."""
-    if named := os.environ.get("KUBEBUILDER_ASSETS"):
-        return Path(named)
+    if named := _named():
+        return named
     directory = cache_directory("kube") / f"v{VERSION}"
     if not has_all(directory):
         _build_once(directory)
@@ -39,8 +39,13 @@ def has_all(directory: Path) -> bool:
 
 def can_have() -> bool:
     """Whether a cluster is to be had here, be it after a build."""
+    return bool(_named() or has_all(cache_directory("kube") / f"v{VERSION}") or go_program() is not None)
+
+
+def _named() -> Path | None:
+    """KUBEBUILDER_ASSETS, if a node can be made of them: envtest's own have no kubelet, and then ours are taken."""
     named = os.environ.get("KUBEBUILDER_ASSETS")
-    return bool(named) or has_all(cache_directory("kube") / f"v{VERSION}") or go_program() is not None
+    return Path(named) if named and has_all(Path(named)) else None
 
 
 def _build_once(directory: Path) -> None:

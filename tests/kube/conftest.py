@@ -19,6 +19,14 @@ from tests.parts import busybox
 from tests.parts.waiting import wait_for
 
 Cluster = KubeCluster | ExistingCluster
+LEFT_OUT = "NO GO AND NO CLUSTER ON THIS MACHINE: the tests on Kubernetes are left out"
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Skips are quiet, this is not: one line, however many they were."""
+    left_out = [one for one in terminalreporter.getreports("skipped") if LEFT_OUT in str(one.longrepr)]
+    if left_out:
+        terminalreporter.write_sep("!", f"{LEFT_OUT} ({len(left_out)})", red=True, bold=True)
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +35,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield ExistingCluster(Path(os.environ["KUBECONFIG"]), tmp_path_factory.mktemp("cluster"))
         return
     if not can_have():
-        pytest.skip("NO GO AND NO CLUSTER ON THIS MACHINE: the tests on Kubernetes are left out")
+        pytest.skip(LEFT_OUT)
     with KubeCluster() as running:
         yield running
 
