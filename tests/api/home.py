@@ -19,7 +19,7 @@ from windlass.api.context import ApiLimits
 from windlass.api.issuers import Issuer
 from windlass.api.rates import Rates
 from windlass.core.model.ids import TenantId
-from windlass.ports.fetcher import Fetcher
+from windlass.ports.fetcher import Fetched, Fetcher
 from windlass.testing.plane import MemoryHome, NoFetcher, memory_home
 
 IMAGE = "windlass-test/busybox:1"
@@ -77,6 +77,19 @@ class ApiHome:
             sorted(machine.containers),
             [item for item in (await self.home.store.range("w/")).items if not item.key.startswith(_MOVING)],
         )
+
+
+class Giving(NoFetcher):
+    """Finds a few bytes at every address."""
+
+    url = "http://192.0.2.1/x"
+
+    @asynccontextmanager
+    async def get(self, url: str, *, bytes_max: int) -> AsyncIterator[Fetched]:
+        yield self
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        yield b"some bytes"
 
 
 def manifest(*command: str, name: str | None = None, kind: str = "Job", **spec: Any) -> dict[str, Any]:

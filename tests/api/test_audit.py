@@ -2,15 +2,13 @@
 
 import json
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
 import pytest
 from msgspec.structs import replace
 
-from tests.api.home import ApiHome, api_home, manifest
+from tests.api.home import ApiHome, Giving, api_home, manifest
 from tests.api.live import LiveHome, live_home
 from windlass.client import documents
 from windlass.control.audit import AuditTrail
@@ -18,8 +16,6 @@ from windlass.control.janitor import Janitor, Retention
 from windlass.core.model.audit import Act, AuditQuery, Author
 from windlass.core.model.ids import Millis
 from windlass.core.world.records import Table
-from windlass.ports.fetcher import Fetched
-from windlass.testing.plane import NoFetcher
 from windlass.wire import audit as wire
 from windlass.wire.audit import AuditList, AuditRecord
 
@@ -39,19 +35,6 @@ async def records(api: ApiHome, **query: Any) -> list[AuditRecord]:
 
 LOOKS_ONLY = {"POST /plan"}
 """Doors that take a body and change nothing."""
-
-
-class Giving(NoFetcher):
-    """Finds a few bytes at every address."""
-
-    url = "http://192.0.2.1/x"
-
-    @asynccontextmanager
-    async def get(self, url: str, *, bytes_max: int) -> AsyncIterator[Fetched]:
-        yield self
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        yield b"some bytes"
 
 
 class Doors:
