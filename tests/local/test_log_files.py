@@ -5,6 +5,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from tests.store.small_disk import filled, small_disk
 from windlass.adapters.logs.files import FileLogs
 from windlass.core.errors import NotFound
 from windlass.core.model.ids import RunId
@@ -75,6 +76,24 @@ async def test_every_torn_end_is_repaired_to_whole_entries(tmp_path: Path) -> No
             await writer.append(whole[held:])
             await writer.seal()
         assert (directory / f"{RUN}.log").read_bytes() == data
+
+
+async def test_a_full_disk_is_an_error_and_with_room_again_no_line_is_lost_or_doubled(tmp_path: Path) -> None:
+    """The disk takes the first part of a write and answers with its length: that too is an error."""
+    lines = [line(n, b"%d" % n * 2000) for n in range(60)]
+    with small_disk(tmp_path / "disk", 256 << 10) as disk:
+        logs = FileLogs(disk / "logs")
+        async with logs.writer(RUN) as writer:
+            await writer.append(lines[:10])
+            with filled(disk):
+                with pytest.raises(OSError, match=r"No space left|could not be written whole"):
+                    await writer.append(lines[10:])
+        async with logs.writer(RUN) as writer:  # as the next keeper does: it goes on from what is whole
+            held = len([entry async for entry in logs.read(RUN)])
+            assert held >= 10
+            await writer.append(lines[held:])
+            await writer.seal()
+        assert await texts(logs) == [one.text for one in lines]
 
 
 async def test_a_follower_sees_lines_as_they_come_and_ends_with_the_log(tmp_path: Path) -> None:

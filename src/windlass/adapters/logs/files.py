@@ -5,6 +5,7 @@ themselves are the checkpoint: after a crash a torn last entry is cut off, and w
 stream is to be resumed. A file `<run>.sealed` says nothing more will come. What is too long for one file goes on in `parts`.
 """
 
+import errno
 import glob
 import os
 from collections import Counter
@@ -127,7 +128,10 @@ class FileLogWriter:
         return (self._head_max if self._part.start == 0 else self._part_max) - self._size
 
     def _write(self, frames: list[bytes], lines: Sequence[LogLine]) -> None:
-        self._size += self._file.write(b"".join(frames))
+        whole = b"".join(frames)
+        if self._file.write(whole) != len(whole):  # the disk took a part: who goes on here would lose the rest
+            raise OSError(errno.ENOSPC, "the log could not be written whole", str(self._part.path))
+        self._size += len(whole)
         self.position = _advanced(self.position, lines)
 
     def _roll(self) -> None:
