@@ -1,7 +1,9 @@
 """The life of an ephemeral accelerated job (seed 000), step by step, on a real engine with the real inference program."""
 
 import json
+import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from tests.inference.expected import assert_answers, read_strictly, through_jpeg
 from tests.inference.image import build_inference_image, python_packages
 from tests.inference.pictures import write_jpeg
 from tests.inference.workbench import GREEN, RED
+from tests.parts.busybox import IMAGE
 from tests.parts.dockerd import DockerEngine
 from tests.parts.waiting import wait_for
 from tests.parts.web import FileServer
@@ -106,3 +109,23 @@ def test_cleanup_counts_what_it_deletes_and_skips(server: WindlassServer, projec
     assert "deleted," in said.out
     assert "skipped" in said.out
     assert "artifacts-later" in said.out
+
+
+def test_cleanup_deletes_what_has_passed_its_ttl_and_counts_it(docker_engine: DockerEngine) -> None:
+    """The second placing stands still, and with it the server's own look at what is due: otherwise it would be first."""
+    still = {"WINDLASS_FAILPOINTS": "sched.after_pick=sleep:60000@2"}
+    with WindlassServer(docker_host=docker_engine.host, environ=still) as server:
+        server.cli("run", "--name", "old", "--volume-ttl", "5", IMAGE, "--", "true")
+        uid = server.client().job("old")["metadata"]["uid"]
+        server.cli("run", "--detach", "--name", "new", IMAGE, "--", "true")
+        wait_for(lambda: has_passed(server, "artifacts-old"), 120, "the TTL to pass")
+        assert uid in str(docker_engine.ask("/volumes"))
+        said = egpu(server, "cleanup", "-v")
+        assert "1 deleted, 1 skipped" in said.out
+        wait_for(lambda: uid not in str(docker_engine.ask("/volumes")), 120, "the volume to go")
+        assert "0 deleted, 1 skipped" in egpu(server, "cleanup").out
+
+
+def has_passed(server: WindlassServer, volume: str) -> bool:
+    [found] = [one for one in server.client().volumes() if one["name"] == volume]
+    return datetime.fromisoformat(found["expiresAt"]).timestamp() < time.time()
