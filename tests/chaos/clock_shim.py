@@ -1,19 +1,16 @@
 """The wall clock of one process, shifted while it runs: compiled on the spot, preloaded, steered by a file."""
 
-import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
+from tests.parts import present
 
 _SOURCE = Path(__file__).with_suffix(".c")
 
 
 class ClockShim:
     def __init__(self, directory: Path) -> None:
-        compiler = shutil.which("cc") or shutil.which("gcc")
-        if compiler is None:
-            pytest.skip("no C compiler: the clock shim cannot be built")
+        compiler = present.program("cc")
         self._library = directory / "clock_shim.so"
         self._file = directory / "clock_shift"
         subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", self._library, _SOURCE, "-ldl"], check=True)
