@@ -1,6 +1,7 @@
 """The World, one sentence per behaviour."""
 
 import pytest
+from msgspec.structs import replace
 
 from windlass.core.errors import Conflict, Denied, Invalid, NotFound
 from windlass.core.model.facts import RunEnded, RunProgressed, RunStarted, VolumeGone, VolumeMade
@@ -355,3 +356,11 @@ def test_equal_shapes_of_a_rebuilt_world_are_one_object() -> None:
         again.load(Table.JOBS, key, decode(Table.JOBS, encode(job)))
     first, second = again.tables.jobs.values()
     assert first.shape is second.shape
+
+
+def test_a_run_whose_start_was_never_told_did_not_begin_before_it_was_placed() -> None:
+    world = a_world(a_node())
+    job = accept(world)
+    (run,) = place(world, now=NOW)
+    observe(world, replace(end(run), ran_ms=Millis(3_600_000)), now=Millis(NOW + 1000))
+    assert last_word(world, job.id).started_at == NOW

@@ -109,7 +109,7 @@ def _ended(world: World, fact: RunEnded, now: Millis) -> None:
         run,
         state=state,
         since=now,
-        started_at=run.started_at if run.started_at is not None or fact.ran_ms == 0 else Millis(now - fact.ran_ms),
+        started_at=run.started_at if run.started_at is not None or fact.ran_ms == 0 else _began(run, fact, now),
         ended_at=now,
         exit_code=fact.exit_code,
         reason=fact.reason,
@@ -126,6 +126,11 @@ def _ended(world: World, fact: RunEnded, now: Millis) -> None:
     is_finished = _conclude(world, job, over, cost, fact, now)
     settle_run(world, job, over, now)
     bill_run(world, over, parts, now, finished=job if is_finished else None)
+
+
+def _began(run: Run, fact: RunEnded, now: Millis) -> Millis:
+    """Of one whose start was never told; not before it was placed, whatever its node's clock made of it."""
+    return Millis(max(run.assigned_at, now - fact.ran_ms))
 
 
 def _lay_to_rest(world: World, job: Job, run: Run, parts: tuple[Segment, ...], now: Millis) -> None:
