@@ -233,10 +233,15 @@ async def test_a_viewer_looks_and_changes_nothing(api: ApiHome) -> None:
 @pytest.mark.anyio
 async def test_a_tenant_in_header_query_or_body_counts_for_nothing(api: ApiHome) -> None:
     await api.submit("true", name="theirs", suspend=True)
-    other = api.bearer(tenant="other") | {"X-Tenant": "local", "Windlass-Tenant": "local", "X-Forwarded-User": "local"}
+    other, body = api.bearer(tenant="other"), manifest("true", name="mine", suspend=True)
+    for header in ("X-Tenant", "Windlass-Tenant"):
+        told = await api.client.get("/api/v1/jobs/theirs", headers=other | {header: "local"})
+        assert (told.status_code, told.json()["code"]) == (403, "tenant-header")
+        assert (await api.client.post("/api/v1/jobs", json=body, headers=other | {header: "local"})).status_code == 403
+        assert (await api.client.get("/api/v1/jobs", headers=other | {header: "other"})).status_code == 200
+    other |= {"X-Forwarded-User": "local"}
     assert (await api.client.get("/api/v1/jobs/theirs", headers=other)).status_code == 404
     assert (await api.client.get("/api/v1/jobs?tenant=local", headers=other)).status_code == 400
-    body = manifest("true", name="mine", suspend=True)
     assert (await api.client.post("/api/v1/jobs", json={**body, "tenant": "local"}, headers=other)).status_code == 400
     assert (await api.client.post("/api/v1/jobs", json=body, headers=other)).status_code == 201
     names = [item["metadata"]["name"] for item in (await api.client.get("/api/v1/jobs")).json()["items"]]
