@@ -1,5 +1,6 @@
 """SIGKILL at every place between a decision, its commit and its act: nothing is lost, nothing starts twice, all ends."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,27 @@ def test_a_volume_judged_before_a_kill_is_removed_after_it(docker_engine: Docker
         server.extra = {}
         server.start()
         wait_for(lambda: not server.cli("get", "volumes", "-o", "json").json()["items"], 120, "the volume to go")
+
+
+def test_a_server_killed_over_a_new_network_leaves_none_that_nobody_owns(docker_engine: DockerEngine) -> None:
+    place = "network.after_make_before_create"
+    with WindlassServer(docker_host=docker_engine.host, environ=armed(place)) as server:
+        submit_until_heard(server)
+        wait_for(lambda: not server.is_running, 120, "the server to die")
+        left = networks(docker_engine, server)
+        server.extra = {}
+        server.start()
+        wait_for(lambda: over(server, "survivor"), 120, "the job to end")
+        assert networks(docker_engine, server) == left  # found again, and used
+        assert len(left) == 1
+        server.cli("down")
+        assert networks(docker_engine, server) == []
+
+
+def networks(engine: DockerEngine, server: WindlassServer) -> list[str]:
+    """The engine's ids of those that carry the installation's label."""
+    ours = json.loads((server.data / "installation.json").read_text())["installation"]
+    return [one["Id"] for one in engine.ask("/networks") if ours in (one.get("Labels") or {}).values()]
 
 
 def armed(place: str) -> dict[str, str]:

@@ -22,7 +22,8 @@ from windlass.ports.runtime import Phase
 
 pytestmark = [pytest.mark.anyio, pytest.mark.docker]
 
-ADDRESSES = Addresses("10.208.0.0/16", 24)
+ADDRESSES = Addresses("10.99.0.0/16", 24)
+"""Not the default: engines of other tests, in the machine's own network, have subnets of that."""
 INSTALLATION = f"networks-{secrets.token_hex(4)}"
 
 
@@ -131,14 +132,14 @@ async def test_a_network_goes_when_it_was_idle_for_long_and_no_sooner(
 async def test_a_range_that_is_used_up_is_said_so_and_idle_networks_make_room(
     engine: EngineApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with opened(engine, Addresses("10.208.0.0/23", 24)) as runtime:
+    async with opened(engine, Addresses("10.99.0.0/23", 24)) as runtime:
         try:
             for tenant in ("one", "two"):
                 await runtime.create(of(tenant))
             with pytest.raises(OverLimit) as refused:
                 await runtime.create(of("three"))
             assert refused.value.code == "networks-used-up"
-            assert "10.208.0.0/23" in refused.value.message
+            assert "10.99.0.0/23" in refused.value.message
             await runtime.remove(of("one").run)
             monkeypatch.setattr(CLOCK, "ahead", 120_000)
             await runtime.create(of("three"))
@@ -148,12 +149,12 @@ async def test_a_range_that_is_used_up_is_said_so_and_idle_networks_make_room(
 
 
 async def test_a_subnet_of_a_stranger_is_passed_over(engine: EngineApi) -> None:
-    stranger = {"Name": "stranger", "IPAM": {"Config": [{"Subnet": "10.208.0.0/24"}]}}
+    stranger = {"Name": "stranger", "IPAM": {"Config": [{"Subnet": "10.99.0.0/24"}]}}
     engine.call("POST", "/networks/create", body=stranger)
     async with opened(engine) as runtime:
         try:
             await runtime.create(of("acme"))
-            assert networks(engine)["acme"]["IPAM"]["Config"][0]["Subnet"] == "10.208.1.0/24"
+            assert networks(engine)["acme"]["IPAM"]["Config"][0]["Subnet"] == "10.99.1.0/24"
         finally:
             await runtime.remove_all()
             assert "stranger" in str(engine.ask("/networks"))
