@@ -72,12 +72,16 @@ def test_a_volume_judged_before_a_kill_is_removed_after_it(docker_engine: Docker
 def test_a_server_killed_over_a_new_network_leaves_none_that_nobody_owns(docker_engine: DockerEngine) -> None:
     place = "network.after_make_before_create"
     with WindlassServer(docker_host=docker_engine.host, environ=armed(place)) as server:
-        submit_until_heard(server)
+        server.cli("tenants", "create", "vision")
+        token = server.cli("tenants", "token", "vision").out.strip()
+        server.cli(
+            "--token", token, "run", "--detach", "--name", "survivor", IMAGE, "--", "true", check=False, timeout=240
+        )
         wait_for(lambda: not server.is_running, 120, "the server to die")
         left = networks(docker_engine, server)
         server.extra = {}
         server.start()
-        wait_for(lambda: over(server, "survivor"), 120, "the job to end")
+        wait_for(lambda: state(server, "survivor", "--token", token) == "SUCCEEDED", 120, "the job to end")
         assert networks(docker_engine, server) == left  # found again, and used
         assert len(left) == 1
         server.cli("down")
@@ -104,8 +108,8 @@ def submit_until_heard(server: WindlassServer) -> str:
     return "survivor" if said.code in (0, 5) else ""
 
 
-def state(server: WindlassServer, job: str) -> str:
-    return str(server.cli("get", "job", job, "-o", "json").json()["status"]["state"])
+def state(server: WindlassServer, job: str, *options: str) -> str:
+    return str(server.cli(*options, "get", "job", job, "-o", "json").json()["status"]["state"])
 
 
 def over(server: WindlassServer, job: str) -> dict:  # type: ignore[type-arg]

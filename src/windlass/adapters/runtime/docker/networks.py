@@ -26,7 +26,7 @@ from windlass.adapters.runtime.docker.rules import Rules
 from windlass.adapters.runtime.docker.subnets import Addresses, routes
 from windlass.core.errors import Conflict, Invalid, NotFound, OverLimit, Unavailable, WindlassError
 from windlass.core.model.assignment import Assignment
-from windlass.core.model.ids import Millis, TenantId
+from windlass.core.model.ids import LOCAL_TENANT, Millis, TenantId
 from windlass.ports.clock import Clock
 from windlass.ports.failpoints import NONE as NO_FAILPOINTS
 from windlass.ports.failpoints import Failpoints
@@ -79,9 +79,9 @@ class Networks:
         """What the create call of a run says of its network, which is there then."""
         if not assignment.spec.wants_network:
             return NONE
-        if self._addresses is None:
-            return SHARED
         tenant = assignment.tenant
+        if self._addresses is None or tenant == LOCAL_TENANT:
+            return SHARED  # whoever runs the server has the machine anyway
         self._used_at[tenant] = self._clock.now()
         if tenant not in self._ready:
             await self._ensure(tenant)
