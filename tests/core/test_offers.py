@@ -68,27 +68,6 @@ def test_a_placing_asks_no_more_shapes_however_many_would_fit(monkeypatch: pytes
     assert asks_for_each_placing(600, monkeypatch) <= 2
 
 
-def test_those_who_made_way_are_not_asked_again_while_the_promise_is_what_it_was(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    world = a_world(a_node(cpu=4000, memory=64 * GIB))
-    for _ in range(4):
-        accept(world)
-    running = place(world, now=NOW)
-    big = accept(world, cpu=4000)
-    for at in range(200):
-        accept(world, cpu=1000 - at)
-    end(world, running.pop())
-    assert place(world, now=NOW) == []
-    asked = Asked(monkeypatch)
-    end(world, running.pop())
-    assert place(world, now=NOW) == []
-    assert asked.times <= 2
-    for run in running:
-        end(world, run)
-    assert [run.job for run in place(world, now=NOW)] == [big.id]
-
-
 def test_what_is_left_beside_the_first_is_offered_to_the_next() -> None:
     world = a_world(a_node(cpu=4000, memory=64 * GIB))
     whole = accept(world, cpu=4000)

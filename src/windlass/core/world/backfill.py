@@ -5,7 +5,7 @@ from collections.abc import Collection
 from msgspec import Struct
 from msgspec.structs import replace
 
-from windlass.core.fairness.lanes import Band, Lane
+from windlass.core.fairness.lanes import Lane
 from windlass.core.model.ids import Millis, NodeId
 from windlass.core.model.job import Job
 from windlass.core.placement.nodes import Spot, Waiting
@@ -40,30 +40,11 @@ def find_spot(
 
 
 def review_promise(world: World, now: Millis) -> None:
-    """A run it counts on is late, or its node has more room: what it promised may have moved, and who made way for it, and might
-    pass now, is asked again."""
-    tables = world.tables
-    promised = tables.reservation
-    if promised is None or not (promised.node in tables.grown or _is_late(promised, now)):
-        return
-    first, slot = tables.queue.blocked(), tables.places.slot(promised.node)
-    is_still_first = first is not None and first[1].id == promised.job
-    again = opening(first[1], slot, now) if first is not None and is_still_first and slot is not None else None
-    if again is not None:
-        tables.reservation = again
-    for band in tables.queue.yielding():
-        if again is None or _might_pass(band, again):
-            tables.queue.unpark(band)
-
-
-def _is_late(promised: Reservation, now: Millis) -> bool:
-    return promised.holds_until is not None and promised.holds_until <= now
-
-
-def _might_pass(band: Band, promised: Reservation) -> bool:
-    """As `may_pass`, of any of its jobs: the timeout alone is the job's own."""
-    is_short = band.shape is not band.key_in_queue and promised.start is not None
-    return is_short or (band.shape.needs.fits_in(promised.spare) and promised.spare_runs > 0)
+    """A run it counts on is late: the start it promised has moved, and who made way for it is asked again."""
+    promised = world.tables.reservation
+    if promised is not None and promised.holds_until is not None and promised.holds_until <= now:
+        for band in world.tables.queue.yielding():
+            world.tables.queue.unpark(band)
 
 
 def has_lapsed(world: World) -> bool:
@@ -104,6 +85,6 @@ def _promised(world: World, first: Job, now: Millis) -> Reservation | None:
     slot = tables.places.slot(known.node) if known is not None else None
     if known is None or slot is None or not slot.node.takes_runs:
         tables.reservation = reserve(first, tables.places.candidates(first.shape, CANDIDATES_MAX), now)
-    elif slot.version != known.version or _is_late(known, now):
+    elif slot.version != known.version or (known.holds_until is not None and known.holds_until <= now):
         tables.reservation = opening(first, slot, now)
     return tables.reservation

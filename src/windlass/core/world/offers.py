@@ -23,6 +23,7 @@ class Offers:
         self._alike: list[Slot] = []
         self._next: tuple[Band, Entry] | None = None
         if self._slots:
+            self._wake_yielding()
             self._seek()
         else:
             tables.grown.clear()
@@ -46,22 +47,29 @@ class Offers:
                 return True
         return False
 
+    def _wake_yielding(self) -> None:
+        """Who made way for somebody is asked in any case: there is room where it was promised, and that may be theirs now."""
+        self._alike = _different(self._slots)
+        for band in self._tables.queue.yielding():
+            if self._could_use(band):
+                self._tables.queue.unpark(band)
+
     def _seek(self) -> None:
         """The first who could use any of it. If nobody could, nothing is offered any more."""
-        self._alike = list({(slot.kind, slot.room, self._is_kept(slot)): slot for slot in self._slots}.values())
+        self._alike = _different(self._slots)
         self._next = self._tables.queue.first_parked(self._most, self._could_use)
         if self._next is None:
             self._tables.grown.difference_update(slot.node.id for slot in self._slots)
             self._slots = []
 
-    def _is_kept(self, slot: Slot) -> bool:
-        promised = self._tables.reservation
-        return promised is not None and promised.node == slot.node.id
-
     def _could_use(self, band: Band) -> bool:
-        """Who made way for a promise on a node is not asked because that node has more room: see `review_promise`."""
-        could_use, shape, yields = self._tables.places.could_use, band.shape, band.yields
-        return any(could_use(shape, slot) for slot in self._alike if not (yields and self._is_kept(slot)))
+        could_use, shape = self._tables.places.could_use, band.shape
+        return any(could_use(shape, slot) for slot in self._alike)
+
+
+def _different(slots: list[Slot]) -> list[Slot]:
+    """One of each kind with the same room."""
+    return list({(slot.kind, slot.room): slot for slot in slots}.values())
 
 
 def _most(slots: list[Slot]) -> Resources:
