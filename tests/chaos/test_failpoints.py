@@ -20,7 +20,6 @@ PLACES = (
     "commit.after_write_before_settle@4",
     "dispatch.after_send@2",
     "agent.after_ack_before_create",
-    "network.after_make_before_create",
     "agent.after_create_before_start",
     "agent.after_start_before_report",
     "agent.after_exit_before_report",
@@ -71,7 +70,10 @@ def test_a_volume_judged_before_a_kill_is_removed_after_it(docker_engine: Docker
 
 def test_a_server_killed_over_a_new_network_leaves_none_that_nobody_owns(docker_engine: DockerEngine) -> None:
     place = "network.after_make_before_create"
-    with WindlassServer(docker_host=docker_engine.host, environ=armed(place)) as server:
+    with (
+        Witness(docker_engine) as witness,
+        WindlassServer(docker_host=docker_engine.host, environ=armed(place)) as server,
+    ):
         server.cli("tenants", "create", "vision")
         token = server.cli("tenants", "token", "vision").out.strip()
         server.cli(
@@ -82,6 +84,8 @@ def test_a_server_killed_over_a_new_network_leaves_none_that_nobody_owns(docker_
         server.extra = {}
         server.start()
         wait_for(lambda: state(server, "survivor", "--token", token) == "SUCCEEDED", 120, "the job to end")
+        uid = server.cli("--token", token, "get", "job", "survivor", "-o", "json").json()["metadata"]["uid"]
+        assert witness.starts() == {f"{uid}-1": 1}
         assert networks(docker_engine, server) == left  # found again, and used
         assert len(left) == 1
         server.cli("down")
