@@ -72,8 +72,10 @@ def test_down_takes_networks_and_rules_along_and_up_brings_them_back(place: Town
     place.server.cli("down")
     assert (place.networks(), place.chains()) == ([], [])
     place.server.start()
-    assert place.server.cli("run", *SMALL, IMAGE, "--", "echo", "back").out == "back\n"
-    assert len(place.networks()) == 1
+    assert place.server.cli("run", *SMALL, IMAGE, "--", "echo", "own").out == "own\n"
+    assert place.networks() == [], "the server's own tenant is on the engine's default network"
+    said = place.server.cli("run", *SMALL, IMAGE, "--", "echo", "back", environ=place.server.as_tenant("vision"))
+    assert (said.out, len(place.networks())) == ("back\n", 1)
     assert place.chains()
     place.server.stop()
     place.server.cli("down", "--purge", "--yes")
