@@ -1,6 +1,7 @@
 """The client against a server that misbehaves: what is retried, what is kept, what is never lost or doubled."""
 
 import hashlib
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from tests.cli.stub import Stub, a_job, problem
 
 from windlass.client.client import BEGINNING, Client
-from windlass.client.connection import Connection
+from windlass.client.connection import Connection, find
 from windlass.client.pack import Project, SingleFile
 from windlass.client.problems import UNREACHABLE, request_id
 from windlass.client.retry import Backoff, Patience
@@ -207,6 +208,25 @@ def test_an_error_within_a_stream_is_the_error_it_stands_for(stub: Stub, client:
         list(client.logs("a", follow=True))
 
 
+def test_a_connection_that_held_has_its_whole_patience_however_long_it_was_silent() -> None:
+    now = [0.0]
+    backoff = Backoff(
+        Patience(known_seconds=30, first_delay_seconds=1, delay_seconds_max=1),
+        is_known=True,
+        monotonic=lambda: now[0],
+        sleep=lambda seconds: now.__setitem__(0, now[0] + seconds),
+        chance=lambda: 1.0,
+    )
+    for _ in range(3):  # a job that says nothing for ten minutes, and a server that restarts every time
+        backoff.connected()
+        now[0] += 600
+        assert sum(backoff.again() for _ in range(30)) == 30
+        assert not backoff.again()
+    for _ in range(100):  # one that lets in and sends away at once is not one that held
+        backoff.connected()
+        assert not backoff.again()
+
+
 def test_a_stream_that_never_lives_is_given_up(stub: Stub) -> None:
     stub.jobs["a"] = a_job("a")
     stub.lines["a"] = [("stdout", "never seen")]
@@ -263,3 +283,14 @@ def test_a_download_that_breaks_off_is_an_error_and_no_short_file(stub: Stub, cl
     with pytest.raises(Unavailable, match="broke off"), client.download("a", "f", form="file") as stream:
         save(stream, tmp_path / "f")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("empty", ["", " ", "\n"])
+def test_an_empty_token_is_refused_and_not_replaced_by_the_admins(empty: str, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("admins")
+    (tmp_path / "client.json").write_text(
+        json.dumps({"url": "http://127.0.0.1:1", "token_file": str(tmp_path / "token")})
+    )
+    assert find({}, data_dir=str(tmp_path)).token == "admins"
+    with pytest.raises(Invalid, match="--token is empty"):
+        find({}, token=empty, data_dir=str(tmp_path))

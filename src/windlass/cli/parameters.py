@@ -106,6 +106,18 @@ class SecretPair(click.ParamType[tuple[str, dict[str, str]]]):
         return name, {"secret": secret, "key": key} if colon else {"secret": secret}
 
 
+class GivenPath(click.Path):
+    """A path; an empty word, which would be this very directory, is most often a variable that was not set."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("expected a path, and it is empty", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def read_env_file(path: Path) -> dict[str, str]:
     """Lines of KEY=VALUE; blank lines and `#` comments are skipped, matching quotes around a value are taken off."""
     found = dict[str, str]()
@@ -127,7 +139,7 @@ def read_env_file(path: Path) -> dict[str, str]:
 def not_empty(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """An empty word is most often a variable that was not set, and would otherwise pass for nothing given."""
     if value == "":
-        raise click.BadParameter("expected a name, and it is empty", ctx, param)
+        raise click.BadParameter("expected a value, and it is empty", ctx, param)
     return value
 
 

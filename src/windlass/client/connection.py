@@ -32,6 +32,7 @@ def find(
     The context's token goes to the context's own server only: a token of this machine is never sent to an address that
     came from elsewhere.
     """
+    _check_given(token, "--token")
     url, token = url or environ.get("WINDLASS_URL"), token or environ.get("WINDLASS_TOKEN")
     if url and token:
         return Connection(url=url.rstrip("/"), token=token.strip())  # nothing on this machine matters then
@@ -40,6 +41,14 @@ def find(
     if not token and context and same_server(url, context.url):
         token = _read_token(Path(context.token_file))
     return Connection(url=url.rstrip("/"), token=(token or "").strip())
+
+
+def _check_given(token: str | None, where: str) -> None:
+    """An empty one is a file that was not there or a variable that was not set, and must not become the admin of this machine."""
+    if token is not None and not token.strip():
+        raise Invalid(
+            f"{where} is empty; expected a token", code="token-empty", hint="leave it out to use this machine's own"
+        )
 
 
 def default_data_dir(environ: Mapping[str, str]) -> Path:

@@ -14,6 +14,8 @@ class Patience(Struct, frozen=True, kw_only=True):
     known_seconds: float = 30.0
     stale_seconds: float = 10.0
     """For a list to catch up with what was decided before it was asked for; then it is taken as it is."""
+    steady_seconds: float = 1.0
+    """A connection that held for so long was one: what breaks it is a first failure, however long nothing was said on it."""
     first_delay_seconds: float = 0.1
     delay_seconds_max: float = 3.0
 
@@ -34,11 +36,23 @@ class Backoff:
         self._monotonic = monotonic
         self._sleep = sleep
         self._chance = chance or _chance
+        self._seconds = patience.known_seconds if is_known else patience.stranger_seconds
         self._tries = 0
-        self._deadline = monotonic() + (patience.known_seconds if is_known else patience.stranger_seconds)
+        self._deadline = monotonic() + self._seconds
+        self._connected_at: float | None = None
+
+    def connected(self) -> None:
+        """A stream is open, and may be silent for hours."""
+        self._seconds, self._connected_at = self._patience.known_seconds, self._monotonic()
+
+    def _renew(self) -> None:
+        at, self._connected_at = self._connected_at, None
+        if at is not None and self._monotonic() - at >= self._patience.steady_seconds:
+            self._tries, self._deadline = 0, self._monotonic() + self._seconds
 
     def again(self, *, at_least: float = 0.0) -> bool:
         """Wait and answer True, or answer False when the budget would be overdrawn."""
+        self._renew()
         ceiling = min(self._patience.delay_seconds_max, self._patience.first_delay_seconds * 2**self._tries)
         delay = max(at_least, ceiling * self._chance())
         if self._monotonic() + delay > self._deadline:

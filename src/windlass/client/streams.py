@@ -32,18 +32,19 @@ class EventStream:
         self._query = dict(query)
         self._is_over_at_eof = is_over_at_eof
         self._open: Stream | None = None
+        self._backoff = transport.new_backoff()
         self._is_closed = False
         self.last_id = last_id
         self.breaks = 0
         """How often the connection was made anew; shown to the curious, used by tests."""
 
     def __iter__(self) -> Iterator[sse.Event]:
-        backoff = self._transport.new_backoff()
+        self._backoff = self._transport.new_backoff()
         while not self._is_closed:
             failure: Exception | None = None
             try:
                 for event in self._connected():
-                    backoff = self._transport.new_backoff()
+                    self._backoff = self._transport.new_backoff()
                     yield event
                     if event.name == END:
                         return
@@ -55,7 +56,7 @@ class EventStream:
             if self._is_closed:
                 return
             self.breaks += 1
-            if not backoff.again():
+            if not self._backoff.again():
                 raise Unavailable("the stream breaks off again and again", code="stream-broken") from failure
 
     def close(self) -> None:
@@ -71,6 +72,7 @@ class EventStream:
             query = {k: v for k, v in query.items() if k != "tail"}  # the tail was counted from the end of that day
         with self._transport.stream(self._path, query=query, headers=headers) as stream:
             self._open = stream
+            self._backoff.connected()
             for event in sse.parse(stream.lines()):
                 if event.name == ERROR:
                     raise _said(event)

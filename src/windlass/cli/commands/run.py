@@ -9,7 +9,7 @@ import click
 from windlass.cli.command import CommandWithWords, client_of, refuse_words, words_after_dashes
 from windlass.cli.follow import follow_to_end
 from windlass.cli.output import is_terminal, note, say
-from windlass.cli.parameters import Duration, Money, Pair, SecretPair, not_empty, read_env_file
+from windlass.cli.parameters import Duration, GivenPath, Money, Pair, SecretPair, not_empty, read_env_file
 from windlass.cli.render.values import name_of
 from windlass.cli.submission import ARTIFACTS, manifest, submit
 from windlass.client.client import Client
@@ -29,7 +29,7 @@ Pairs = tuple[tuple[str, Any], ...]
 @click.option("--secret", type=SecretPair(), multiple=True, help="A variable that is a secret's value.")
 @click.option("--secret-file", type=SecretPair(), multiple=True, help="A file in $WINDLASS_SECRETS that is one.")
 @click.option("-w", "--workdir", metavar="DIR", help="Where the command starts.")
-@click.option("--project-dir", type=click.Path(path_type=Path), metavar="DIR", help="Upload DIR to /artifacts first.")
+@click.option("--project-dir", type=GivenPath(), metavar="DIR", help="Upload DIR to /artifacts first.")
 @click.option("--timeout", type=Duration(), metavar="TIME", help="End it after this long, such as 90s or 2h.")
 @click.option("--expected", type=Duration(), metavar="TIME", help="How long it will take, as far as you know.")
 @click.option("--sla", type=click.Choice(["5m", "15m", "1h", "4h", "24h"]), help="Start it within this time.")
@@ -40,7 +40,7 @@ Pairs = tuple[tuple[str, Any], ...]
 @click.option("--volume-ttl", type=Duration(), metavar="TIME", help="Keep the artifacts this long.  [default: 1h]")
 @click.option("-l", "--label", type=Pair(), multiple=True, help="A label to find it by.")
 @click.option("--pool", metavar="NAME", help="Only on nodes of this pool.")
-@click.option("--webhook", metavar="URL", help="Tell this address when the job is over.")
+@click.option("--webhook", metavar="URL", callback=not_empty, help="Tell this address when the job is over.")
 @click.option("-d", "--detach", is_flag=True, help="Print the name and return at once.")
 @click.option("-i", "--interactive", is_flag=True, help="Connect your keyboard.")
 @click.option("-t", "--tty", is_flag=True, help="Give it a terminal; -it for a shell.")

@@ -9,7 +9,7 @@ from windlass.cli import exits
 from windlass.cli.command import CommandWithWords, client_of, words_after_dashes
 from windlass.cli.follow import follow_to_end
 from windlass.cli.output import is_terminal, note, say
-from windlass.cli.parameters import Duration, Pair, not_empty
+from windlass.cli.parameters import Duration, GivenPath, Pair, not_empty
 from windlass.cli.render.values import name_of
 from windlass.cli.submission import manifest, submit
 from windlass.client.documents import Document
@@ -20,7 +20,7 @@ MODELS = ("resnet50", "mobilenet_v3_small")
 
 @click.command(cls=CommandWithWords)
 @click.argument("name", callback=not_empty)
-@click.option("--project-dir", type=click.Path(path_type=Path), metavar="DIR", help="Upload DIR to /artifacts first.")
+@click.option("--project-dir", type=GivenPath(), metavar="DIR", help="Upload DIR to /artifacts first.")
 @click.option("--image", help="Any image; else the inference workload.")
 @click.option("--model", metavar="NAME", help=f"{' or '.join(MODELS)}.  [default: resnet50]")
 @click.option("--gpu", type=click.IntRange(0), metavar="N", help="Accelerators; 0 runs on the CPU.  [default: 1]")
