@@ -28,3 +28,13 @@ def test_lists_inside_a_document_are_lines_and_an_empty_one_says_what_it_means()
         ("scaling.triggers", "measure depth, up 50, target 5"),
         ("scaling.schedules", "none"),
     ]
+
+
+def test_money_on_a_tenants_page_is_in_the_units_it_is_typed_in() -> None:
+    spec = {"quota": {"costPerDay": 1000, "jobs": 5}, "budget": {"perMonth": 500_000}}
+    shown = tenants.tenant_lines({"metadata": {"name": "vision"}, "spec": spec, "status": {}}, 0)  # type: ignore[typeddict-item]
+    assert {line.split()[0]: line.split()[1] for line in shown if "." in line.split()[0]} == {
+        "quota.costPerDay": "0.001",
+        "quota.jobs": "5",
+        "budget.perMonth": "0.5",
+    }

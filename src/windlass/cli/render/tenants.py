@@ -5,7 +5,7 @@ from typing import Any
 
 from windlass.cli.render.fit import columns
 from windlass.cli.render.table import Cell, Row
-from windlass.cli.render.values import age, clock_time, memory, seconds_of, span
+from windlass.cli.render.values import age, clock_time, memory, money, seconds_of, span
 from windlass.client.documents import AuditRecord, IssuedToken, TenantManifest
 
 TENANTS = columns(
@@ -42,12 +42,16 @@ def tenant_rows(tenants: Iterable[TenantManifest], now: float) -> list[Row]:
     return [_tenant_row(tenant, now) for tenant in tenants]
 
 
+_MONEY = frozenset({"quota.costPerDay", "budget.perMonth"})
+
+
 def tenant_lines(tenant: TenantManifest, now: float) -> list[str]:
     """The page about one: what it may, and what it has."""
+    spec = tenant["spec"]
     rows = [
         ("name", tenant["metadata"].get("name", "-")),
         ("age", age(tenant["metadata"].get("creationTimestamp"), now)),
-        *flat(tenant["spec"]),
+        *((name, money(int(value)) if name in _MONEY and value.isdecimal() else value) for name, value in flat(spec)),
         *(("now " + name, value) for name, value in flat(tenant["status"])),
     ]
     width = max(len(name) for name, _ in rows)
