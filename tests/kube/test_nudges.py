@@ -30,8 +30,8 @@ def say(lab: Lab, pod: dict[str, Any], message: str, name: str) -> None:
 
 def test_a_pod_whose_kubelet_lost_the_race_is_nudged_and_no_other(lab: Lab, operator: Operator) -> None:
     pods = {}
-    for name in ("early", "broken"):  # they wait for a GPU, and so for as long as one likes
-        lab.apply(name, command=["true"], resources={"gpu": 1, "cpu": "100m", "memory": "64Mi"})
+    for name in ("early", "broken"):  # no node has so many cores: they wait for as long as one likes
+        lab.apply(name, command=["true"], resources={"gpu": 0, "cpu": "4000", "memory": "64Mi"})
         lab.wait_status(name, reason="Unschedulable")
         pods[name] = lab.wait_there("pod", f"{name}-1")
     say(lab, pods["broken"], "MountVolume.SetUp failed: no such device", "broken.1")
