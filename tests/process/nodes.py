@@ -1,10 +1,11 @@
 """A node directory with real processes in it, and the words to speak of them in tests."""
 
+import contextlib
 import os
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -64,12 +65,14 @@ class Node:
         return shim
 
     def executor(self) -> int:
-        """Its pid: whoever holds the lock."""
-        inode = (self.directory / "lock").stat().st_ino
-        for line in Path("/proc/locks").read_text().splitlines():
-            fields = line.split()
-            if fields[1] == "FLOCK" and fields[5].endswith(f":{inode}"):
-                return _holder(int(fields[4]), self.directory / "lock")
+        """Its pid: it has the lock and its own name. The lock alone is also its launchers', until they are gone, and for the
+        moment of a fork lock and name are its shims' too."""
+        parents = {
+            pid: parent for pid, name, parent in _who_has_open(self.directory / "lock") if name == "windlass-exec"
+        }
+        for pid, parent in parents.items():
+            if parent not in parents:
+                return pid
         raise LookupError("no executor")
 
     def stop(self) -> int:
@@ -136,15 +139,17 @@ def until(deadline_seconds: float, fact: Callable[[], bool]) -> bool:
     return True
 
 
-def _holder(pid: int, path: Path) -> int:
-    """A lock is listed under who took it, which forked twice since: find who has the file open."""
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        try:
-            names = [os.readlink(f"/proc/{entry}/fd/{fd}") for fd in os.listdir(f"/proc/{entry}/fd")]
-        except OSError:
-            continue
-        if str(path) in names:
-            return int(entry)
-    return pid
+def _who_has_open(path: Path) -> Iterator[tuple[int, str, int]]:
+    """Pid, name and parent of each living process that does."""
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):  # a process that went while we looked
+            if any(_links_to(path, f"/proc/{entry}/fd/{fd}") for fd in os.listdir(f"/proc/{entry}/fd")):
+                name, _, rest = Path(f"/proc/{entry}/stat").read_text().partition("(")[2].rpartition(")")
+                yield int(entry), name, int(rest.split()[1])
+
+
+def _links_to(path: Path, link: str) -> bool:
+    try:
+        return os.readlink(link) == str(path)
+    except OSError:  # closed while we looked: its owner is there all the same
+        return False
