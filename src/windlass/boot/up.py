@@ -51,6 +51,7 @@ async def _serve(settings: Any, installation: Any, scribe: Any) -> None:
     from windlass.boot.application import make_application
     from windlass.boot.greeting import greet, say_stopped
     from windlass.boot.local import open_local
+    from windlass.boot.pages import keep_gathering
     from windlass.boot.tuning import tune
 
     async with open_local(settings, installation, os.environ, scribe) as local, anyio.create_task_group() as tasks:
@@ -61,7 +62,7 @@ async def _serve(settings: Any, installation: Any, scribe: Any) -> None:
         url = f"http://{_shown(settings.host)}:{port}"
         await local.plane.brain.committer.durable(local.plane.brain.world.number)  # the token is on record
         installation.write_context(url, token)
-        tune()
+        tasks.start_soon(keep_gathering, tune())
         greet(url, local.machine, installation, local.found)
     say_stopped()
 
