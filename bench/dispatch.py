@@ -14,7 +14,7 @@ from windlass.boot.installation import Installation
 from windlass.boot.local import Local, open_local
 from windlass.boot.settings import load
 from windlass.core.model.ids import LOCAL_TENANT, RunId
-from windlass.core.world.journal import Entry
+from windlass.core.world.entry import Entry
 from windlass.core.world.records import Table
 from windlass.testing.builders import a_submission
 

@@ -20,7 +20,7 @@ from windlass.core.model.pool import Measure, Pool, PoolKind, Scaling, Trigger
 from windlass.core.model.resources import Resources
 from windlass.core.model.run import Run
 from windlass.core.model.tenant import Quota, QuotaPolicy, Tenant
-from windlass.core.world.journal import Entry
+from windlass.core.world.entry import Entry
 from windlass.core.world.records import Table
 from windlass.testing.builders import a_submission
 

@@ -12,8 +12,8 @@ from tests.api.live import live_home
 from windlass.control.brain import rebuild
 from windlass.core.model.ids import Millis, TenantId
 from windlass.core.model.token import IssuedToken
+from windlass.core.world.policy import Policy
 from windlass.core.world.tokens import FORGET_AFTER_SECONDS, forget_tokens
-from windlass.core.world.world import Policy
 from windlass.wire.tenancy import NewToken, TokenList
 
 pytestmark = pytest.mark.anyio

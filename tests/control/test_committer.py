@@ -13,8 +13,9 @@ from windlass.core.model.ids import LOCAL_TENANT, Millis
 from windlass.core.model.job import Job
 from windlass.core.model.tenant import Tenant
 from windlass.core.world.place import place
+from windlass.core.world.policy import Policy
 from windlass.core.world.submit import submit
-from windlass.core.world.world import Policy, World
+from windlass.core.world.world import World
 from windlass.ports.failpoints import NONE
 from windlass.ports.store import Deposed, Expect, Limits, Refused, Unknown, Write
 from windlass.testing.builders import a_job_id, a_node, a_submission

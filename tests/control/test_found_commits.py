@@ -15,9 +15,10 @@ from windlass.core.errors import Unavailable
 from windlass.core.model.ids import LOCAL_TENANT, Millis, TenantId
 from windlass.core.model.job import JobState
 from windlass.core.model.tenant import Tenant
+from windlass.core.world.policy import Policy
 from windlass.core.world.records import Table
 from windlass.core.world.submit import submit
-from windlass.core.world.world import Policy, World
+from windlass.core.world.world import World
 from windlass.ports.failpoints import NONE
 from windlass.ports.store import Store
 from windlass.testing.builders import a_job_id, a_node, a_submission

@@ -10,7 +10,7 @@ from windlass.core.model.resources import Resources
 from windlass.core.model.run import Run, RunState
 from windlass.core.model.tenant import Tenant
 from windlass.core.world.facts import observe
-from windlass.core.world.fleet import Ground
+from windlass.core.world.ground import Ground
 from windlass.core.world.pools import create_pool
 from windlass.core.world.submit import submit
 from windlass.core.world.workers import join_node

@@ -9,8 +9,9 @@ from windlass.core.model.run import RunState
 from windlass.core.world import requests
 from windlass.core.world.facts import observe
 from windlass.core.world.place import place
+from windlass.core.world.policy import Policy
 from windlass.core.world.submit import submit
-from windlass.core.world.world import Policy, World
+from windlass.core.world.world import World
 from windlass.testing.builders import GIB, a_job_id, a_node, a_submission, a_world
 
 NOW = Millis(10_000_000)

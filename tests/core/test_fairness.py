@@ -8,7 +8,8 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
-from windlass.core.fairness.ledger import NEW_ACCOUNT, Account, Ledger, Virtual, Work, charge, true_up, virtual, work_of
+from windlass.core.fairness.account import Account, Virtual, Work
+from windlass.core.fairness.ledger import NEW_ACCOUNT, Ledger, charge, true_up, virtual, work_of
 from windlass.core.fairness.queue import WaitingQueue
 from windlass.core.fairness.typical import DEFAULT_MS, Typical
 from windlass.core.model.facts import RunEnded

@@ -22,9 +22,10 @@ from windlass.core.world import requests
 from windlass.core.world.expiry import expire
 from windlass.core.world.facts import observe
 from windlass.core.world.place import place
+from windlass.core.world.policy import Policy
 from windlass.core.world.records import KEPT, Table, decode, encode
 from windlass.core.world.submit import submit
-from windlass.core.world.world import Policy, World
+from windlass.core.world.world import World
 from windlass.testing.builders import GIB, a_job_id, a_node, a_submission, a_world
 
 START = Millis(2_000_000)

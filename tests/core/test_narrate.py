@@ -11,9 +11,10 @@ from windlass.core.model.node import NodeState
 from windlass.core.model.tenant import Tenant
 from windlass.core.model.views import EventQuery
 from windlass.core.world.place import place
+from windlass.core.world.policy import Policy
 from windlass.core.world.records import NUMBER_KEY, Mark, Table, encode, store_key
 from windlass.core.world.submit import submit
-from windlass.core.world.world import Policy, World
+from windlass.core.world.world import World
 from windlass.ports.store import Change
 from windlass.testing.builders import a_job_id, a_node, a_submission
 

@@ -7,14 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from windlass.core.fairness.standing import MARK_MS, Standings
+from windlass.core.fairness.standings import MARK_MS, Standings
 from windlass.core.model.ids import JobId, Millis, NodeId, PoolId, RunId, TenantId
 from windlass.core.model.node import Node, NodeState
 from windlass.core.model.resources import Resources
 from windlass.core.model.run import Run, Token
 from windlass.core.model.shape import Shape
-from windlass.core.placement.nodes import Nodes, Spot, Waiting
+from windlass.core.placement.nodes import Nodes
 from windlass.core.placement.rooms import Room, Rooms
+from windlass.core.placement.spot import Spot, Waiting
 from windlass.testing.builders import GIB, a_node
 
 A, B, C = TenantId("a"), TenantId("b"), TenantId("c")

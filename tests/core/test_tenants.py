@@ -10,10 +10,11 @@ from windlass.core.model.money import Micros
 from windlass.core.model.resources import Resources
 from windlass.core.model.tenant import Budget, BurstPolicy, Quota, QuotaPolicy, RateLimit, Tenant, Tier, new_tenant
 from windlass.core.world.place import place
+from windlass.core.world.policy import Policy
 from windlass.core.world.requests import cancel
 from windlass.core.world.submit import submit
 from windlass.core.world.tenants import change_tenant, create_tenant, delete_tenant
-from windlass.core.world.world import Policy, World
+from windlass.core.world.world import World
 from windlass.testing.builders import GIB, a_job_id, a_submission, a_world
 
 NOW = Millis(2_000_000)

@@ -13,14 +13,15 @@ from windlass.core.model.resources import NOTHING
 from windlass.core.model.run import Run, RunState, Token
 from windlass.core.model.tenant import Tenant
 from windlass.core.model.volume import VolumeState, doomed_on
-from windlass.core.placement.nodes import Spot
+from windlass.core.placement.spot import Spot
 from windlass.core.world import requests
 from windlass.core.world.expiry import expire
 from windlass.core.world.facts import observe
 from windlass.core.world.place import place
+from windlass.core.world.policy import Policy
 from windlass.core.world.records import KEPT, JobOver, Record, Table, decode, encode
 from windlass.core.world.submit import submit
-from windlass.core.world.world import Policy, World
+from windlass.core.world.world import World
 from windlass.testing.builders import GIB, a_job_id, a_node, a_submission, a_world
 
 REASONS = {

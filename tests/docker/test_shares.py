@@ -20,7 +20,7 @@ from windlass.core.model.job import Job, JobState
 from windlass.core.model.run import Run
 from windlass.core.model.submission import Submission
 from windlass.core.model.tenant import Tenant
-from windlass.core.world.journal import Entry
+from windlass.core.world.entry import Entry
 from windlass.core.world.records import JobOver, Table
 from windlass.testing.builders import a_submission
 

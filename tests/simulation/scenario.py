@@ -17,7 +17,7 @@ from windlass.core.model.ids import Millis, TenantId
 from windlass.core.model.money import Micros
 from windlass.core.model.resources import Resources
 from windlass.core.model.tenant import Budget, BurstPolicy, Quota, QuotaPolicy, Tenant
-from windlass.core.world.world import Policy
+from windlass.core.world.policy import Policy
 from windlass.ports.runtime import ImageUnavailable
 from windlass.testing.builders import a_node
 from windlass.testing.cluster import Cluster

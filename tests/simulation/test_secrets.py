@@ -20,8 +20,8 @@ from windlass.core.model.job import JobSpec
 from windlass.core.model.resources import Resources
 from windlass.core.model.secret import SecretVariable
 from windlass.core.model.submission import Submission
+from windlass.core.world.policy import Policy
 from windlass.core.world.records import Table, decode, table_prefix
-from windlass.core.world.world import Policy
 from windlass.testing.builders import a_node
 from windlass.testing.cluster import Cluster
 from windlass.testing.virtual import VirtualLoop, run_virtual

@@ -37,10 +37,10 @@ from windlass.core.model.ids import LOCAL_TENANT, Millis, NodeId, PoolId
 from windlass.core.model.node import Node
 from windlass.core.model.pool import Pool
 from windlass.core.model.tenant import Tenant
-from windlass.core.world.fleet import Ground
+from windlass.core.world.ground import Ground
+from windlass.core.world.policy import Policy
 from windlass.core.world.pools import SLICE, create_pool
 from windlass.core.world.workers import join_node
-from windlass.core.world.world import Policy
 from windlass.ports.fetcher import Fetcher
 from windlass.ports.runtime import Machine, Runtime
 

@@ -135,7 +135,7 @@ async def _take_authority(installation: "Installation", made: Manifest) -> tuple
     from windlass.control.brain import rebuild
     from windlass.control.leadership import known_epoch, take_epoch
     from windlass.core.model.ids import Millis
-    from windlass.core.world.world import Policy
+    from windlass.core.world.policy import Policy
 
     since = max(0, int(time.time()) - made.made_at)
     async with SqliteStore.open(installation.store) as store:

@@ -24,7 +24,7 @@ from windlass.control.terminals import Terminals
 from windlass.control.treasury import Treasury
 from windlass.control.webhooks import Webhooks
 from windlass.core.model.ids import NodeId
-from windlass.core.world.world import Policy
+from windlass.core.world.policy import Policy
 from windlass.ports.blobs import Blobs
 from windlass.ports.clock import Clock
 from windlass.ports.failpoints import Failpoints

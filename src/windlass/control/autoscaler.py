@@ -21,8 +21,8 @@ from windlass.core.errors import Unavailable, WindlassError
 from windlass.core.model.ids import Millis, NodeId, PoolId
 from windlass.core.model.pool import Pool, Schedule, Worker, WorkerState
 from windlass.core.scaling import ScalingStep
+from windlass.core.world.entry import Entry
 from windlass.core.world.growth import give_up, scale
-from windlass.core.world.journal import Entry
 from windlass.core.world.records import Table
 from windlass.core.world.workers import bury, is_busy, note_problem
 from windlass.ports.provisioner import Provisioner, WorkerOrder

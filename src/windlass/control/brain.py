@@ -18,8 +18,9 @@ from windlass.core.model.ids import Millis
 from windlass.core.world.audit import sign
 from windlass.core.world.expiry import expire
 from windlass.core.world.place import place
+from windlass.core.world.policy import Policy
 from windlass.core.world.records import KEPT, NUMBER_KEY, Mark, decode, table_prefix
-from windlass.core.world.world import Policy, World
+from windlass.core.world.world import World
 from windlass.ports.clock import Clock
 from windlass.ports.failpoints import Failpoints
 from windlass.ports.store import Store

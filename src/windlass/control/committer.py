@@ -18,7 +18,7 @@ from msgspec import json
 from windlass.core.errors import Unavailable
 from windlass.core.model.ids import Millis
 from windlass.core.world.audit import deeds_key
-from windlass.core.world.journal import Entry
+from windlass.core.world.entry import Entry
 from windlass.core.world.records import NUMBER_KEY, Deeds, Mark, Record, Table, encode, store_key
 from windlass.core.world.world import World
 from windlass.ports.clock import Clock

@@ -17,7 +17,7 @@ from windlass.core.model.ids import JobId, NodeId, RunId, VolumeId
 from windlass.core.model.job import Job, JobState
 from windlass.core.model.run import Intent, Run
 from windlass.core.model.volume import Volume, doomed_on
-from windlass.core.world.journal import Entry
+from windlass.core.world.entry import Entry
 from windlass.core.world.pools import SLICE
 from windlass.core.world.records import Table
 from windlass.core.world.world import World

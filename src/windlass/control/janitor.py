@@ -18,8 +18,8 @@ from windlass.core.model.calendar import day_of
 from windlass.core.model.ids import JobId, Millis
 from windlass.core.model.job import JobSpec
 from windlass.core.scaling import ScalingStep
+from windlass.core.world.entry import Entry
 from windlass.core.world.finish import erase
-from windlass.core.world.journal import Entry
 from windlass.core.world.records import (
     Deeds,
     HookOver,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from windlass.core.model.ids import PoolId
 from windlass.core.model.pool import Worker, WorkerState
 from windlass.core.scaling import PoolTally, ScalingStep
-from windlass.core.world.journal import Entry
+from windlass.core.world.entry import Entry
 from windlass.core.world.records import Table
 
 

@@ -24,7 +24,7 @@ from windlass.core.model.spending import BudgetMark
 from windlass.core.model.tenant import Budget
 from windlass.core.savings import PoolOffer, Saving, find_savings
 from windlass.core.world import bursts
-from windlass.core.world.journal import Entry
+from windlass.core.world.entry import Entry
 from windlass.core.world.pools import pool_ids
 from windlass.core.world.records import PRICES_KEY, Table
 from windlass.core.world.world import World

@@ -20,8 +20,8 @@ from windlass.core.errors import Invalid, NotFound, Unavailable, WindlassError
 from windlass.core.model.hook import Hook, HookState
 from windlass.core.model.ids import JobId, Millis
 from windlass.core.model.views import JobView
+from windlass.core.world.entry import Entry
 from windlass.core.world.hooks import hook_moot, hook_settled
-from windlass.core.world.journal import Entry
 from windlass.core.world.records import Table
 from windlass.ports.fetcher import Fetcher, FetchFailed
 from windlass.wire.render import job_manifest

@@ -8,7 +8,8 @@ from windlass.core.model.node import Node
 from windlass.core.model.resources import Resources
 from windlass.core.model.submission import Submission
 from windlass.core.model.tenant import Tenant
-from windlass.core.world.world import Policy, World
+from windlass.core.world.policy import Policy
+from windlass.core.world.world import World
 
 GIB = 1 << 30
 _numbers = count(1)

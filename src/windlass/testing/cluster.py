@@ -22,8 +22,8 @@ from windlass.core.errors import Unavailable
 from windlass.core.model.ids import Millis, NodeId, RunId, VolumeId
 from windlass.core.model.node import Node
 from windlass.core.model.tenant import Tenant
+from windlass.core.world.policy import Policy
 from windlass.core.world.records import Table, parse_key
-from windlass.core.world.world import Policy
 from windlass.ports.runtime import Machine
 from windlass.ports.store import Deposed, Item
 from windlass.testing.blobs import MemoryBlobs

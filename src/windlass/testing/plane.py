@@ -22,7 +22,7 @@ from windlass.control.readmodel import one_thread
 from windlass.core.errors import Invalid
 from windlass.core.model.ids import LOCAL_TENANT, TenantId
 from windlass.core.model.tenant import Tenant
-from windlass.core.world.fleet import Ground
+from windlass.core.world.ground import Ground
 from windlass.core.world.workers import join_node
 from windlass.ports.failpoints import NONE
 from windlass.ports.fetcher import Fetched, Fetcher

@@ -2,7 +2,7 @@
 
 from typing import Any, Final, Literal
 
-from windlass.core.fairness.ledger import Work
+from windlass.core.fairness.account import Work
 from windlass.core.model.ids import Millis
 from windlass.core.model.shape import Shape as JobShape
 from windlass.core.world.queues import FairnessView, QueueView, TenantStanding

@@ -7,7 +7,8 @@ order is the queue's affair: first among its tenant's own, and ahead of the tena
 from enum import IntEnum, StrEnum
 from typing import Final
 
-from windlass.core.fairness.ledger import Virtual, work_of
+from windlass.core.fairness.account import Virtual
+from windlass.core.fairness.ledger import work_of
 from windlass.core.model.ids import Millis
 from windlass.core.model.job import Job
 from windlass.core.model.resources import Resources

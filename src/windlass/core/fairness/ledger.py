@@ -9,37 +9,16 @@ of a single share. The README beside this file has the picture and the bound.
 from functools import lru_cache
 from typing import Final
 
-from msgspec import Struct
-
+from windlass.core.fairness.account import Account, Virtual, Work
 from windlass.core.model.ids import Millis, TenantId
 from windlass.core.model.money import LIST_PRICES
 from windlass.core.model.resources import Resources
 from windlass.core.model.tenant import SHARE, WEIGHT_LEAST
 
-Work = int
-"""Nano-units: a thousandth of a micro-unit, because a short run of a small job is worth less than one micro-unit."""
-Virtual = int
-"""Work for a weight of one share (1000 thousandths). Plain numbers both: every placing passes here, and a call costs."""
-
 LEAST_MS: Final = Millis(100)
 """No run counts for less: to pull, create and remove takes the node's time as well, and free runs would starve the others."""
 _UNITS: Final = 1_000_000_000 * 3_600_000
 """A rate is in nano-units for so many milliseconds: the unit in which every list price of a resource is a whole number."""
-
-
-class Account(Struct, frozen=True, omit_defaults=True, gc=False):
-    """One tenant's standing. Stored with every placing and every end, so that a rebuilt World serves in the same order."""
-
-    finish: Virtual = 0
-    """F: where its next placing starts, unless V has passed it by."""
-    seen: Virtual = 0
-    """V at its newest placing. The highest over all accounts is V."""
-    owed: Virtual = 0
-    """What early ends gave back beyond V: taken off the next charges. Never more than the others were given meanwhile."""
-    work: Work = 0
-    """All it was charged, corrections included."""
-    mark: Work = 0
-    """What all others had been charged when it began to wait: "meanwhile" is counted from there."""
 
 
 NEW_ACCOUNT: Final = Account()

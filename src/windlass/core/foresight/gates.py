@@ -16,7 +16,7 @@ from windlass.core.model.ids import Millis
 from windlass.core.model.job import Job
 from windlass.core.model.spans import spoken
 from windlass.core.model.tenant import SHARE, QuotaPolicy, Tenant
-from windlass.core.placement.nodes import Spot
+from windlass.core.placement.spot import Spot
 from windlass.core.world.gate import RESERVED, WORKERS_USED, nodes_allowed, session_of
 from windlass.core.world.world import World
 

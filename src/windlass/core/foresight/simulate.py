@@ -27,9 +27,10 @@ from windlass.core.model.tenant import Quota, QuotaPolicy, Tenant
 from windlass.core.world.expiry import expire
 from windlass.core.world.facts import observe
 from windlass.core.world.place import place
+from windlass.core.world.policy import Policy, Queueing
 from windlass.core.world.records import Table
 from windlass.core.world.submit import submit
-from windlass.core.world.world import Policy, Queueing, World
+from windlass.core.world.world import World
 
 Told = Callable[[int, int], None]
 """How many jobs are over, of how many."""

@@ -6,8 +6,6 @@ from functools import partial
 from itertools import chain, islice
 from typing import Final
 
-from msgspec import Struct
-
 from windlass.core.model.ids import NodeId, PoolId, RunId
 from windlass.core.model.node import Node
 from windlass.core.model.resources import NOTHING, Resources
@@ -15,28 +13,9 @@ from windlass.core.model.run import Run
 from windlass.core.model.shape import Shape
 from windlass.core.placement.classes import ClassKey, NodeClass, class_of, mismatch
 from windlass.core.placement.rooms import Room
+from windlass.core.placement.spot import IN_USE, Spot, Waiting
 
 _ANSWERS_KEPT: Final = 10_000
-_IN_USE: Final = " in use"
-
-
-class Spot(Struct, frozen=True, kw_only=True, gc=False):
-    """A place on a node, with the devices that go with it."""
-
-    node: NodeId
-    gpu_ids: tuple[str, ...] = ()
-
-
-class Waiting(Struct, frozen=True, kw_only=True):
-    """No place now: each reason with the number of nodes it ruled out, most frequent first."""
-
-    reasons: tuple[tuple[str, int], ...]
-
-    @property
-    def scarce(self) -> str:
-        """What most nodes that could take it lack: `cpu`, `memory`, `gpu`; nothing when it is none of them."""
-        in_use = (reason.removesuffix(_IN_USE) for reason, _ in self.reasons if reason.endswith(_IN_USE))
-        return next(in_use, "")
 
 
 class Slot:
@@ -258,7 +237,7 @@ class Nodes:
         if slot.runs >= node.runs_max:
             return "run slots used"
         missing = shape.needs.lacks(slot.free)
-        return f"{missing[0]}{_IN_USE}" if missing else None
+        return f"{missing[0]}{IN_USE}" if missing else None
 
     def _pick_among(self, shape: Shape, nodes: Iterable[NodeId], besides: NodeId | None) -> Spot | Waiting:
         best: Slot | None = None

@@ -4,12 +4,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from windlass.core.fairness.ledger import Virtual, Work, charge, true_up, work_of
+from windlass.core.fairness.account import Virtual, Work
+from windlass.core.fairness.ledger import charge, true_up, work_of
 from windlass.core.model.ids import Millis, TenantId
 from windlass.core.model.job import Job
 from windlass.core.model.run import Run
+from windlass.core.world.policy import Queueing
 from windlass.core.world.records import ACCOUNTS
-from windlass.core.world.world import Queueing, World
+from windlass.core.world.world import World
 
 _FIRST_COME: Final = Queueing.FIRST_COME
 

@@ -12,7 +12,7 @@ from windlass.core.model.job import Job
 from windlass.core.model.pool import Worker
 from windlass.core.model.token import IssuedToken
 from windlass.core.scaling import ScalingStep
-from windlass.core.world.journal import Entry
+from windlass.core.world.entry import Entry
 from windlass.core.world.records import Deeds, JobErased, Table
 from windlass.core.world.world import World
 

@@ -2,21 +2,15 @@
 
 from collections.abc import Collection
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.core.fairness.lanes import Lane
 from windlass.core.model.ids import Millis, NodeId
 from windlass.core.model.job import Job
-from windlass.core.placement.nodes import Spot, Waiting
 from windlass.core.placement.reservation import CANDIDATES_MAX, Reservation, may_pass, opening, reserve
+from windlass.core.placement.spot import Spot, Waiting
+from windlass.core.world.verdict import Yields
 from windlass.core.world.world import World
-
-
-class Yields(Struct, frozen=True):
-    """There is room, but only where somebody who is first was promised it."""
-
-    reasons: tuple[tuple[str, int], ...] = (("kept free for a job that is first", 1),)
 
 
 def find_spot(

@@ -2,21 +2,13 @@
 
 from collections import defaultdict
 
-from msgspec import Struct
-
 from windlass.core.model.ids import Millis, NodeId, PoolId, TenantId
 from windlass.core.model.node import Node
 from windlass.core.model.pool import Growth, Pool, Worker
 from windlass.core.model.resources import NOTHING, Resources
 from windlass.core.model.run import Run
 from windlass.core.placement.nodes import Nodes
-
-
-class Ground(Struct, frozen=True, kw_only=True):
-    """The machine that slices are cut from: its own node keeps what no pool of slices may ever take."""
-
-    node: NodeId
-    capacity: Resources
+from windlass.core.world.ground import Ground
 
 
 class Fleet:

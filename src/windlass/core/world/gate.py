@@ -5,8 +5,6 @@ Comes after the fair queue has said who is next, before placement is asked where
 
 from typing import Final
 
-from msgspec import Struct
-
 from windlass.core.admission.burst import closed, open_session
 from windlass.core.admission.quota import excess, fits, money_spent, sentence
 from windlass.core.admission.usage import Usage
@@ -14,25 +12,8 @@ from windlass.core.model.burst import BurstSession
 from windlass.core.model.ids import Millis, NodeId, TenantId
 from windlass.core.model.job import Job
 from windlass.core.model.tenant import QuotaPolicy, Tenant
+from windlass.core.world.verdict import Hold, Start
 from windlass.core.world.world import World
-
-
-class Start(Struct, frozen=True):
-    """The quota allows it."""
-
-    is_over: bool = False
-    """Beyond the quota: in the open burst session, or one that has to be opened with the start."""
-
-
-class Hold(Struct, frozen=True):
-    """At a limit of its tenant."""
-
-    reasons: tuple[tuple[str, int], ...]
-    until: Millis | None = None
-    """When time alone may change it."""
-    is_for_room: bool = False
-    """Room that anybody frees may be what it waits for."""
-
 
 WORKERS_USED: Final = (("quota-workers: no room on the nodes its runs are on, and it may be on no more", 0),)
 RESERVED: Final = Hold((("kept free for bursts", 0),), is_for_room=True)

@@ -13,16 +13,17 @@ from windlass.core.model.job import Job
 from windlass.core.model.run import Run, Token
 from windlass.core.model.tenant import SHARE
 from windlass.core.model.volume import Volume, VolumeState, volume_name
-from windlass.core.placement.nodes import Spot, Waiting
 from windlass.core.placement.reservation import known_end
+from windlass.core.placement.spot import Spot, Waiting
 from windlass.core.world.accounts import charge_run, expected_work
-from windlass.core.world.backfill import Yields, find_spot, has_lapsed, review_promise
+from windlass.core.world.backfill import find_spot, has_lapsed, review_promise
 from windlass.core.world.bursts import join_burst
-from windlass.core.world.gate import WORKERS_USED, Hold, Start, may_start, nodes_allowed
+from windlass.core.world.gate import WORKERS_USED, may_start, nodes_allowed
 from windlass.core.world.growth import count_use
 from windlass.core.world.offers import Offers
 from windlass.core.world.records import JOBS, RUNS, VOLUMES
 from windlass.core.world.timers import Due
+from windlass.core.world.verdict import Hold, Start, Yields
 from windlass.core.world.world import World
 
 _PLACED: Final = JobEvent.PLACED

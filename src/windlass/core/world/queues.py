@@ -6,14 +6,15 @@ from typing import Final
 
 from msgspec import Struct
 
+from windlass.core.fairness.account import Virtual, Work
 from windlass.core.fairness.deadlines import Urgency
 from windlass.core.fairness.lanes import Lane, Reasons
-from windlass.core.fairness.ledger import Virtual, Work
 from windlass.core.fairness.standing import Standing
 from windlass.core.model.ids import Millis, TenantId
 from windlass.core.model.job import Job
 from windlass.core.model.shape import Shape
-from windlass.core.world.gate import Hold, may_start
+from windlass.core.world.gate import may_start
+from windlass.core.world.verdict import Hold
 from windlass.core.world.world import World
 
 _LOOKED_AT_MAX: Final = 2000

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from windlass.core.fairness.ledger import Account
+from windlass.core.fairness.account import Account
 from windlass.core.model.audit import Deed
 from windlass.core.model.burst import BurstSession
 from windlass.core.model.hook import Hook

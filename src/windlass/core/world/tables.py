@@ -12,11 +12,11 @@ from typing import Any, Final, TypeVar
 from windlass.core.admission.budget import cost_reached_at, next_threshold_at
 from windlass.core.admission.reserve import Reserve
 from windlass.core.admission.usage import Usage
+from windlass.core.fairness.account import Account
 from windlass.core.fairness.deadlines import Urgency, lead_of, next_change, urgency
 from windlass.core.fairness.lanes import Band, Reasons
-from windlass.core.fairness.ledger import Account
 from windlass.core.fairness.queue import WaitingQueue
-from windlass.core.fairness.standing import Standings
+from windlass.core.fairness.standings import Standings
 from windlass.core.fairness.typical import Typical
 from windlass.core.model.burst import BurstSession
 from windlass.core.model.calendar import DAY_MS, day_start
@@ -205,7 +205,7 @@ class Tables(Kept):
         return old
 
     def _replace_total(self, key: str, new: DayTotal | None) -> DayTotal | None:
-        old = _swap(self.totals, key, new)
+        old: DayTotal | None = _swap(self.totals, key, new)
         if old is not None:
             self.usage[old.tenant].note_total(old, new)
             self.queue.let_go(old.tenant)
