@@ -60,7 +60,7 @@ class Order:
             self._come_near(entry)
         if not self.near:
             self._open_block()
-        return self.near[0] is entry
+        return self.near[0] == entry
 
     def _come_near(self, entry: int) -> None:
         """Below every bound."""
