@@ -16,7 +16,8 @@ from types import FrameType
 from windlass.cli.failures import show
 from windlass.core.errors import WindlassError
 
-QUESTION = "\n{name} is not over.  [c]ancel it   [d]etach and let it go on   [Enter] keep watching: "
+QUESTION = "\n{name} is not over.\n[c]ancel it   [d]etach and let it go on   [Enter] keep watching: "
+"""Two lines, so that none wraps at 80 characters whatever the name: a key is typed at the very place it is asked for."""
 CANCEL, DETACH, WATCH = b"c", b"d", b"\n"
 _ENDS = (b"", b"\x04")
 """Of the input: none to come, or Ctrl-D."""
@@ -70,8 +71,8 @@ class Interrupts:
         except KeyboardInterrupt:
             return CANCEL
         finally:
+            signal.signal(signal.SIGINT, self._on_interrupt)  # first: who sees the line end may ask again at once
             os.write(2, b"\n")
-            signal.signal(signal.SIGINT, self._on_interrupt)
 
     def _do_cancel(self) -> None:
         self.was_cancelled = True

@@ -64,7 +64,9 @@ def _fill_and_release(client: Client, job: Manifest, packed: Any, *, is_quiet: b
         packed.on_sent = told
         client.upload(uid, packed, digest=digest)
     if is_drawn:
-        note(f"{packed.files} files, {bytes_of(packed.length)} uploaded and verified")
+        note(
+            f"{packed.files} {'file' if packed.files == 1 else 'files'}, {bytes_of(packed.length)} uploaded and verified"
+        )
     return client.release(uid)
 
 
