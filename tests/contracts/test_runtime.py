@@ -7,6 +7,16 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import anyio
 import pytest
 
+from tests.contracts.runtime_acts import (
+    DEADLINE_SECONDS,
+    all_lines,
+    all_said,
+    joined,
+    position_after,
+    started,
+    until_it_says,
+)
+from tests.contracts.runtime_behaviours import Exit, ReadLine, Say
 from tests.contracts.runtime_suite import (
     Harness,
     RealClock,
@@ -23,7 +33,7 @@ from windlass.adapters.runtime.docker import DockerRuntime
 from windlass.core.errors import Unavailable
 from windlass.core.model.assignment import Assignment
 from windlass.core.model.ids import Millis
-from windlass.ports.runtime import ImageUnavailable, LogPosition, Observed, Phase, Runtime
+from windlass.ports.runtime import ImageUnavailable, LogPosition, Observed, Phase, Runtime, Stream
 from windlass.testing.runtime import FakeMachine, FakeRuntime
 from windlass.testing.virtual import VirtualClock, VirtualLoop, run_virtual
 
@@ -99,6 +109,26 @@ class TestPodman(_OnEngine):
     async def harness(self, podman_service: EngineApi) -> AsyncIterator[Harness]:
         async with self._harness(podman_service) as harness:
             yield harness
+
+    async def test_all_that_a_quick_run_said_is_there(self, harness: Harness) -> None:
+        """Its log is longer than what is followed of it before its end; Podman drops what it follows after that."""
+        written = b"".join(b"%d\n" % n for n in range(1, 20_001))
+        assignment = await started(harness, "quick", command=("seq", "1", "20000"))
+        assert joined(await all_lines(harness.runtime, assignment.run)) == written
+        half = await all_lines(harness.runtime, assignment.run)
+        assert joined(await all_lines(harness.runtime, assignment.run, after=position_after(half[:9_000]))) == joined(
+            half[9_000:]
+        )
+
+    async def test_who_attaches_late_sees_the_prompt_that_stands_there(self, harness: Harness) -> None:
+        """Docker keeps an unfinished line to itself."""
+        steps = (Say(b"welcome\nname? "), ReadLine(), Exit(4))
+        assignment = await started(harness, "prompt-tty", *steps, wants_terminal=True)
+        await until_it_says(harness.runtime, assignment.run, b"name? ")
+        with anyio.fail_after(DEADLINE_SECONDS):
+            async with harness.runtime.attach(assignment.run), harness.runtime.attach(assignment.run) as second:
+                await second.send(b"x\n")
+                assert (await all_said(second))[Stream.STDOUT].startswith(b"welcome\r\nname? ")
 
 
 class TestFakeOnVirtualTime:

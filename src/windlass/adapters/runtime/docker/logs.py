@@ -2,9 +2,15 @@
 
 One loss is Docker's own: what a container writes while dockerd is down waits in a pipe, and goes with the pipe if the container
 ends before dockerd is back.
+
+Podman is believed less. It follows the log of a container that is over as fast as it is read and drops the rest, here a line and
+there a thousand; and its `tail` leaves out every piece of a line that was not written at once, a prompt and half a long line alike.
+So there a followed line counts if the container was seen alive after it came, and the rest is read without following.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -41,15 +47,18 @@ async def follow(
     cursor = Cursor(after)
     while True:
         try:
-            async for lines in _read(engine, known, cursor, follow="true"):
-                for line in lines:
-                    yield line
-                backoff.reset()
+            async with aclosing(_followed(engine, known, cursor, is_over)) as batches:
+                async for lines in batches:
+                    for line in lines:
+                        yield line
+                    backoff.reset()
             # The end of a followed log is also what an engine that goes down sends. Only a reading that began after the
             # container was over is known to be complete.
             if await is_over():
-                for line in await _remaining(engine, known, cursor):
-                    yield line
+                async with aclosing(_remaining(engine, known, cursor)) as batches:
+                    async for lines in batches:
+                        for line in lines:
+                            yield line
                 return
         except NotFound:
             return
@@ -60,35 +69,54 @@ async def follow(
 
 async def last_printed(engine: Engine, known: Known) -> bytes:
     """The end of what it has printed so far, as it was printed."""
-    tail = [line async for lines in _raw(engine, known, {"tail": str(TAIL)}) for line in lines]
+    params = {"follow": "false"} if await engine.is_podman() else {"tail": str(TAIL)}
+    tail: deque[LogLine] = deque(maxlen=TAIL)
+    async for lines in _raw(engine, known, params):
+        tail.extend(lines)
     return b"".join(map(written, tail))[-SHOWN_BYTES_MAX:]
 
 
-async def _remaining(engine: Engine, known: Known, cursor: Cursor) -> list[LogLine]:
+async def _remaining(engine: Engine, known: Known, cursor: Cursor) -> AsyncGenerator[list[LogLine], None]:
     """What a container that is over wrote after the cursor: nearly always nothing, so the last lines are looked at first."""
-    tail = [line async for lines in _raw(engine, known, {"tail": str(TAIL)}) for line in lines]
-    if len(tail) < TAIL:  # the whole log
-        cursor.begin()
-        return cursor.fresh(tail)
-    after = cursor.follows(tail)
-    if after is not None:
-        return cursor.fresh(after)
-    return [line async for lines in _read(engine, known, cursor, follow="false") for line in lines]
+    if not await engine.is_podman():
+        tail = [line async for lines in _raw(engine, known, {"tail": str(TAIL)}) for line in lines]
+        if len(tail) < TAIL:  # the whole log
+            cursor.begin()
+            yield cursor.fresh(tail)
+            return
+        if (after := cursor.follows(tail)) is not None:
+            yield cursor.fresh(after)
+            return
+    async with aclosing(_read(engine, known, cursor, follow="false")) as batches:
+        async for lines in batches:
+            yield cursor.fresh(lines)
 
 
-async def _read(engine: Engine, known: Known, cursor: Cursor, *, follow: str) -> AsyncIterator[list[LogLine]]:
-    """What the cursor does not hold, in batches as they arrive."""
+async def _followed(
+    engine: Engine, known: Known, cursor: Cursor, is_over: Callable[[], Awaitable[bool]]
+) -> AsyncGenerator[list[LogLine], None]:
+    """What the cursor does not hold, in batches as they arrive, as far as they can be believed."""
+    is_doubted = await engine.is_podman()
+    if is_doubted and await is_over():
+        return
+    async with aclosing(_read(engine, known, cursor, follow="true")) as batches:
+        async for lines in batches:
+            if is_doubted and await is_over():
+                return
+            if fresh := cursor.fresh(lines):
+                yield fresh
+
+
+def _read(engine: Engine, known: Known, cursor: Cursor, *, follow: str) -> AsyncGenerator[list[LogLine], None]:
+    """The log from a little before the cursor on."""
     params = {"follow": follow}
     if cursor.last_at:
         params["since"] = since(cursor.last_at)
     cursor.begin()
-    async for lines in _raw(engine, known, params):
-        fresh = cursor.fresh(lines)
-        if fresh:
-            yield fresh
+    return _raw(engine, known, params)
 
 
-async def _raw(engine: Engine, known: Known, params: dict[str, str]) -> AsyncIterator[list[LogLine]]:
+async def _raw(engine: Engine, known: Known, params: dict[str, str]) -> AsyncGenerator[list[LogLine], None]:
     params = params | {"stdout": "true", "stderr": "true", "timestamps": "true"}
     path, splitter = f"/containers/{known.id}/logs", _splitter(known.has_terminal)
     if await engine.is_podman():
