@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import anyio
+import pytest
 from msgspec.structs import replace
 
 from windlass.agent.agent import Agent
@@ -16,7 +17,7 @@ from windlass.core.model.resources import Resources
 from windlass.core.model.run import Intent, Token
 from windlass.core.model.secret import NOTHING_HANDED, Handed
 from windlass.ports.failpoints import NONE
-from windlass.ports.runtime import Phase
+from windlass.ports.runtime import LogLine, LogPosition, Phase
 from windlass.testing.blobs import MemoryBlobs
 from windlass.testing.builders import a_node
 from windlass.testing.logs import Disk, MemoryJournal, MemoryLogs
@@ -59,17 +60,25 @@ class SlowRecords(ScriptedLink):
 class Bench:
     """An agent on a fake machine, on virtual time."""
 
-    def __init__(self, loop: VirtualLoop, link: ScriptedLink | None = None, **machine: object) -> None:
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        link: ScriptedLink | None = None,
+        *,
+        runtime: type[FakeRuntime] = FakeRuntime,
+        **machine: object,
+    ) -> None:
         clock = VirtualClock(loop)
         self.machine = FakeMachine(clock, **machine)  # type: ignore[arg-type]
         self.link = link or ScriptedLink()
         self.journal = MemoryJournal(Disk())
+        self.logs = MemoryLogs()
         self.agent = Agent(
             a_node("n1"),
             link=self.link,
-            runtime=FakeRuntime(self.machine, node="n1"),
+            runtime=runtime(self.machine, node="n1"),
             blobs=MemoryBlobs(),
-            logs=MemoryLogs(),
+            logs=self.logs,
             journal=self.journal,
             clock=clock,
             failpoints=NONE,
@@ -79,6 +88,16 @@ class Bench:
     def tell(self, number: int, *runs: Assignment, kept: tuple[RunId, ...] = (), epoch: int = 1) -> None:
         told = Assignments(node=NodeId("n1"), epoch=epoch, number=number, runs=runs, kept=kept)
         self.link.say.send_nowait(told)
+
+
+class SlowLog(FakeRuntime):
+    """Where it takes a minute to give the second line and all after it."""
+
+    async def logs(self, run: RunId, *, after: LogPosition) -> AsyncIterator[LogLine]:
+        async for line in super().logs(run, after=after):
+            if line.text != b"1":
+                await anyio.sleep(60)
+            yield line
 
 
 def an_assignment(*, command: tuple[str, ...] = ("sleep", "30"), image: str = "here") -> Assignment:
@@ -200,3 +219,47 @@ def test_what_a_run_used_is_reported_with_its_end_and_nothing_of_one_too_short_t
 
     assert run_virtual(lambda loop: used(loop, "30")) == (15_000, 16 << 20)
     assert run_virtual(lambda loop: used(loop, "1")) == (None, None)
+
+
+def test_an_end_does_not_wait_for_a_long_log_and_the_container_does() -> None:
+    async def main(loop: VirtualLoop) -> tuple[list[type[Fact]], bool, bool, list[bytes], bool]:
+        bench = Bench(loop, runtime=SlowLog)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(bench.agent.run)
+            bench.tell(1, an_assignment(command=("do", "print 1", "print 2", "print 3")))
+            await anyio.sleep(10)
+            told = [type(fact) for fact in bench.link.facts if isinstance(fact, RunEnded)]
+            bench.tell(2)  # its end was accepted
+            await anyio.sleep(10)
+            is_there, is_whole = RUN in bench.machine.containers, bench.logs.is_sealed(RUN)
+            await bench.logs.closed(RUN)
+            await anyio.sleep(10)
+            tasks.cancel_scope.cancel()
+        lines = [line.text for line in bench.logs.lines[RUN]]
+        return told, is_there, is_whole, lines, RUN in bench.machine.containers
+
+    assert run_virtual(main) == ([RunEnded], True, False, [b"1", b"2", b"3"], False)
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_an_agent_killed_after_the_end_was_told_leaves_the_rest_of_the_log_to_the_next(is_kept: bool) -> None:
+    async def main(loop: VirtualLoop) -> tuple[bool, list[bytes], bool]:
+        first = Bench(loop, runtime=SlowLog)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(first.agent.run)
+            first.tell(1, an_assignment(command=("do", "print 1", "print 2", "print 3")))
+            await anyio.sleep(10)
+            tasks.cancel_scope.cancel()
+        second = Bench(loop)
+        second.machine.containers = first.machine.containers
+        second.logs.lines = first.logs.lines
+        was_sealed = first.logs.is_sealed(RUN)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(second.agent.run)
+            second.tell(1, kept=(RUN,) if is_kept else ())
+            await anyio.sleep(10)
+            tasks.cancel_scope.cancel()
+        assert second.logs.is_sealed(RUN)
+        return was_sealed, [line.text for line in second.logs.lines[RUN]], RUN in second.machine.containers
+
+    assert run_virtual(main) == (False, [b"1", b"2", b"3"], is_kept)

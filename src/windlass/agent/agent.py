@@ -7,6 +7,7 @@ import anyio
 import structlog
 from anyio.abc import TaskGroup
 
+from windlass.agent.copying import drain
 from windlass.agent.journal import Journal
 from windlass.agent.keeper import Keeper
 from windlass.agent.staging import Stager
@@ -20,7 +21,7 @@ from windlass.ports.clock import Clock
 from windlass.ports.failpoints import Failpoints
 from windlass.ports.link import Link
 from windlass.ports.logs import Logs
-from windlass.ports.runtime import Runtime
+from windlass.ports.runtime import Phase, Runtime
 
 log = structlog.get_logger()
 
@@ -64,6 +65,9 @@ class Agent:
         self._wanted: frozenset[RunId] = frozenset()
         self._kept: frozenset[RunId] = frozenset()
         self._dropping: set[VolumeId] = set()
+        self._leaving: set[RunId] = set()
+        """No longer wanted, and somebody is at it."""
+        self._draining = anyio.Lock()
         self._is_sweeping = False
 
     @property
@@ -131,14 +135,26 @@ class Agent:
         keeper.has_left.set()
 
     async def _let_go(self, run: RunId, keeper: Keeper | None) -> None:
-        """Its end was accepted, so whatever its keeper still meant to do must not happen: it might be a start."""
-        if keeper is not None:
-            keeper.dismissal.cancel()
+        """Its end was accepted, so whatever its keeper still meant to do must not happen: it might be a start. But one that
+        has told the end itself may still be copying the log."""
+        self._leaving.add(run)
+        if keeper is None:
+            await self._patiently(lambda: self._drain(run), what="drain", key=run)
+        else:
+            if not keeper.has_told_end:
+                keeper.dismissal.cancel()
             await keeper.has_left.wait()
         if run not in self._kept:
             await self._remove_run(run)
         elif keeper is not None:
             await self._patiently(lambda: self._runtime.stop(run, grace_ms=Millis(0)), what="stop", key=run)
+        self._leaving.discard(run)
+
+    async def _drain(self, run: RunId) -> None:
+        """Of one whose end was told before its log was copied, by a server that was killed then."""
+        async with self._draining:
+            if not self._logs.is_sealed(run) and (await self._runtime.observe(run)).phase is Phase.EXITED:
+                await drain(run, self._runtime, self._logs)
 
     async def _remove_run(self, run: RunId) -> None:
         """Its end was accepted and its time is over; its log stays."""
@@ -153,13 +169,16 @@ class Agent:
         self._dropping.discard(volume)
 
     async def _sweep(self) -> None:
-        """What a crash left behind: runs that carry our labels and are in no set. At the start, then as a safety net."""
+        """What a crash left behind: runs that carry our labels and are in no set, and logs that were not copied to their end.
+        At the start, then as a safety net."""
         while True:
             try:
                 for seen in await self._runtime.observe_all():
-                    if self._owns(seen.run) and seen.run not in self._wanted and seen.run not in self._kept:
-                        log.info("run.stray", run=seen.run, phase=seen.phase)
-                        await self._remove_run(seen.run)
+                    if self._owns(seen.run) and seen.run not in self._wanted and seen.run not in self._leaving:
+                        await self._drain(seen.run)
+                        if seen.run not in self._kept:
+                            log.info("run.stray", run=seen.run, phase=seen.phase)
+                            await self._remove_run(seen.run)
                 await self._prune_journal()
                 if self._is_home:
                     await self._runtime.tidy()

@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator
 
 import anyio
 
-from windlass.ports.logs import LogWriter
-from windlass.ports.runtime import LogLine
+from windlass.core.model.ids import RunId
+from windlass.ports.logs import Logs, LogWriter
+from windlass.ports.runtime import LogLine, Runtime
 
 _GATHERED_MAX = 8192
 
@@ -40,6 +41,13 @@ class _Gathered:
         taken, self._lines = self._lines, []
         self._room.set()
         return taken
+
+
+async def drain(run: RunId, runtime: Runtime, logs: Logs) -> None:
+    """All that a run which is over wrote and nobody has copied yet."""
+    async with logs.writer(run) as writer:
+        await copy_lines(runtime.logs(run, after=writer.position), writer)
+        await writer.seal()
 
 
 async def copy_lines(lines: AsyncIterator[LogLine], writer: LogWriter) -> None:

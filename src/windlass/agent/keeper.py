@@ -46,6 +46,8 @@ _PULL_TRIES = 6
 _PULL_PAUSE_MS = 1_000
 _ENGINE_PAUSE_MS = 1_000
 _REFUSALS_MAX = 5
+_DRAIN_SECONDS = 3
+"""For how long the word of an end waits for the end of the log, so that a failure can be told with its last lines."""
 _SILENCE_SECONDS = 60
 _FIRST_LOOK_MS, _LOOK_MS_MAX = 2_000, 16_000
 """Between two looks at what a run uses; what ends before the first is not measured."""
@@ -81,6 +83,8 @@ class Keeper:
         self._stop_asked = anyio.Event()
         self._cause: StopCause | None = None
         self._has_told_start = False
+        self.has_told_end = False
+        """Nothing is left to do but to copy the rest of its log: whoever removes the run waits for that."""
         self._used: Used | None = None
         self._looked_at_ms = 1
         """How long it had run when that was seen."""
@@ -99,8 +103,8 @@ class Keeper:
         async with self._logs.writer(self.assignment.run) as writer:
             end = await self._bring_up() or await self._follow(writer)
             await writer.seal()
-        await self._failpoints.reach("agent.after_exit_before_report")
-        await self._report(end)
+        if not self.has_told_end:
+            await self._tell_end(end)
 
     # — until it runs —
 
@@ -229,11 +233,20 @@ class Keeper:
                 stoppers.cancel_scope.cancel()
             if seen.phase is Phase.EXITED and not self._has_told_start:
                 await self._tell_started()
+            with anyio.move_on_after(_DRAIN_SECONDS):
+                await copied.wait()
+            if not copied.is_set():  # its place is free now, and its cost is known: neither waits for a long log
+                await self._tell_end(verdict.ended(self.assignment, seen, self._cause, ""))
             await self._drain(writer, copied)
             copying.cancel_scope.cancel()
         is_well = seen.exit_code == 0 and self._cause is None  # one that is stopped may end with 0 all the same
         tail = "" if is_well else await writer.tail(lines=_TAIL_LINES, characters=_TAIL_CHARACTERS)
         return verdict.ended(self.assignment, seen, self._cause, tail)
+
+    async def _tell_end(self, end: RunEnded) -> None:
+        await self._failpoints.reach("agent.after_exit_before_report")
+        self.has_told_end = True
+        await self._report(end)
 
     async def _tell_started(self) -> None:
         await self._report(RunStarted(run=self.assignment.run, token=self.assignment.token))

@@ -130,13 +130,13 @@ class _Reading:
         if run is None:
             return  # nothing has run yet, or it is so long ago that its record is gone
         with suppress(NotFound):  # it ended before it could write anything
-            if self._query.follow and not run.is_over:
+            if self._query.follow and not (run.is_over and self._context.plane.logbook.is_sealed(run.id)):
                 await self._read_live(run, line)
             await self._read_to_end(run, line)
 
     async def _read_live(self, run: Run, line: Line) -> None:
-        """As it grows, until its log is sealed or the run is over, whichever we hear of first: a run that was stopped
-        before it was made has no log that anyone would seal."""
+        """As it grows, until its log is sealed, or the run is over and nobody writes to its log, whichever we hear of first: a
+        run that was stopped before it was made has no log that anyone would seal."""
         wait = _Wait()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch_end, run, wait)
@@ -151,6 +151,7 @@ class _Reading:
                 self._view = view
                 known = _run_of(view, run.attempt)
                 if known is None or known.is_over or view.job.is_over:
+                    await self._context.plane.logbook.closed(run.id)
                     wait.end()
                     return
 

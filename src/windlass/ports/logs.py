@@ -2,12 +2,18 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 
 from windlass.core.model.ids import JobId, RunId
 from windlass.ports.runtime import LogLine, LogPosition
+
+KEPT_HEAD_BYTES: Final = 50 << 20
+KEPT_TAIL_BYTES: Final = 50 << 20
+ENTRY_BYTES: Final = 34
+"""What is kept of a run's log, its beginning and its end, counted with what each line takes beside its text. Who has given the
+first and sees that far more than the second is to come need not give what lies between."""
 
 
 class LogEntry(Struct, frozen=True, kw_only=True):
@@ -43,6 +49,12 @@ class Logs(Protocol):
         self, run: RunId, *, after: int = 0, follow: bool = False, tail: int | None = None
     ) -> AsyncIterator[LogEntry]:
         """From `after` on; following ends when the log is sealed. NotFound when there is none and none is awaited."""
+        ...
+
+    def is_sealed(self, run: RunId) -> bool: ...
+
+    async def closed(self, run: RunId) -> None:
+        """Returns when nobody writes to it any more: an end may be told before all of the log is here."""
         ...
 
     async def jobs(self) -> tuple[JobId, ...]:

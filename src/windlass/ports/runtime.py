@@ -127,6 +127,8 @@ class LogPosition(Struct, frozen=True, kw_only=True):
     """How many chunks of each stream carry exactly `last_at`."""
     bytes_of: Mapping[str, int] = {}
     """Bytes of each stream already held, newlines counted."""
+    lines: int = 0
+    """Chunks of all streams already held, as far as they were counted."""
 
 
 class ImageUnavailable(WindlassError):

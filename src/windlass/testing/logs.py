@@ -22,11 +22,16 @@ class MemoryLogs:
         self.lines: defaultdict[RunId, list[LogLine]] = defaultdict(list)
         self.sealed: set[RunId] = set()
         self._grown = anyio.Event()
+        self._written: dict[RunId, anyio.Event] = {}
 
     @asynccontextmanager
     async def writer(self, run: RunId) -> AsyncIterator["MemoryLogWriter"]:
         await checkpoint()
-        yield MemoryLogWriter(self, run)
+        left = self._written[run] = anyio.Event()
+        try:
+            yield MemoryLogWriter(self, run)
+        finally:
+            left.set()
 
     async def read(
         self, run: RunId, *, after: int = 0, follow: bool = False, tail: int | None = None
@@ -44,6 +49,13 @@ class MemoryLogs:
             if is_sealed or not follow:
                 return
             await grown.wait()
+
+    def is_sealed(self, run: RunId) -> bool:
+        return run in self.sealed
+
+    async def closed(self, run: RunId) -> None:
+        if run in self._written:
+            await self._written[run].wait()
 
     async def jobs(self) -> tuple[JobId, ...]:
         await checkpoint()

@@ -19,7 +19,7 @@ import anyio
 from windlass.adapters.logs.parts import Part, bytes_in, parts_of
 from windlass.core.errors import NotFound
 from windlass.core.model.ids import JobId, RunId
-from windlass.ports.logs import LogEntry
+from windlass.ports.logs import KEPT_HEAD_BYTES, KEPT_TAIL_BYTES, LogEntry
 from windlass.ports.runtime import LogLine, LogPosition, Stream
 
 _LETTER: Final = {Stream.STDOUT: b"o", Stream.STDERR: b"e"}
@@ -27,7 +27,7 @@ _STREAM: Final = {ord("o"): Stream.STDOUT, ord("e"): Stream.STDERR}
 _WHOLE, _PARTIAL, _LEFT_OUT = b".", b"+", b"-"
 _UUID_LENGTH: Final = 36
 _CHUNK: Final = 1 << 18
-_BYTES_MAX: Final = 100 << 20
+_BYTES_MAX: Final = KEPT_HEAD_BYTES + KEPT_TAIL_BYTES
 _TAIL_PARTS: Final = 2
 
 
@@ -37,6 +37,8 @@ class FileLogs:
         self._directory = directory
         self._bytes_max = bytes_max
         self._grown: dict[RunId, anyio.Event] = {}
+        self._written: dict[RunId, anyio.Event] = {}
+        """Set when its writer has left."""
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     @asynccontextmanager
@@ -44,10 +46,14 @@ class FileLogs:
         head = self._path(run)
         part, held = await anyio.to_thread.run_sync(_repair, head)
         writer = FileLogWriter(self, run, head, part, held, self._bytes_max)
+        left = self._written[run] = anyio.Event()
         try:
             yield writer
         finally:
             writer.close()
+            left.set()
+            if self._written.get(run) is left:
+                del self._written[run]
 
     async def read(
         self, run: RunId, *, after: int = 0, follow: bool = False, tail: int | None = None
@@ -58,7 +64,7 @@ class FileLogs:
             offset = await anyio.to_thread.run_sync(_offset_of_tail, path, tail)
         while True:
             grown = self._grown.setdefault(run, anyio.Event())
-            is_sealed = self._sealed(run).exists()
+            is_sealed = self.is_sealed(run)
             async for entry in _entries(path, offset):
                 offset = entry.offset
                 yield entry
@@ -69,6 +75,13 @@ class FileLogs:
                 return  # woken by its removal: there is nothing more to come
         if not follow and not path.exists():
             raise NotFound(f"run {run} has no log", code="log-absent")
+
+    def is_sealed(self, run: RunId) -> bool:
+        return self._sealed(run).exists()
+
+    async def closed(self, run: RunId) -> None:
+        if run in self._written:
+            await self._written[run].wait()
 
     async def jobs(self) -> tuple[JobId, ...]:
         names = await anyio.to_thread.run_sync(os.listdir, self._directory)
@@ -243,7 +256,8 @@ def _advanced(held: LogPosition, lines: Sequence[LogLine]) -> LogPosition:
             last_at, lines_at = line.at, Counter()
         lines_at[line.stream] += not line.left_out
         bytes_of[line.stream] += line.left_out or len(line.text) + (not line.is_partial)
-    return LogPosition(last_at=last_at, lines_at_last=dict(lines_at), bytes_of=dict(bytes_of))
+    count = held.lines + len(lines)
+    return LogPosition(last_at=last_at, lines_at_last=dict(lines_at), bytes_of=dict(bytes_of), lines=count)
 
 
 def _repair(head: Path) -> tuple[Part, LogPosition]:

@@ -15,6 +15,7 @@ import anyio
 from msgspec import Struct
 
 from windlass.adapters.runtime.process import journal, trim
+from windlass.ports.logs import ENTRY_BYTES, KEPT_HEAD_BYTES, KEPT_TAIL_BYTES
 from windlass.ports.runtime import LogLine, LogPosition, Stream
 
 _READ = 1 << 18
@@ -99,7 +100,8 @@ async def changed(event: anyio.Event | None) -> None:
 
 
 async def follow(directory: str, inotify: Inotify, *, after: LogPosition) -> AsyncIterator[LogLine]:
-    tails = [_Tail(directory, stream, after.bytes_of.get(stream, 0)) for stream in Stream]
+    given = _Given(after)
+    tails = [_Tail(directory, stream, after.bytes_of.get(stream, 0), given) for stream in Stream]
     watch = inotify.add(directory)
     last_at = after.last_at
     try:
@@ -124,11 +126,27 @@ async def follow(directory: str, inotify: Inotify, *, after: LogPosition) -> Asy
             tail.close()
 
 
+class _Given:
+    """How much of a log its reader has, both streams together, counted as logs are."""
+
+    def __init__(self, after: LogPosition) -> None:
+        self._bytes = sum(after.bytes_of.values()) + ENTRY_BYTES * after.lines
+
+    def add(self, lines: list[tuple[bytes, bool]]) -> None:
+        self._bytes += sum(len(text) for text, _ in lines) + ENTRY_BYTES * len(lines)
+
+    @property
+    def has_head(self) -> bool:
+        return self._bytes >= KEPT_HEAD_BYTES
+
+
 class _Tail:
     """One stream's file from an offset on, cut into lines."""
 
-    def __init__(self, directory: str, stream: Stream, offset: int) -> None:
+    def __init__(self, directory: str, stream: Stream, offset: int, given: _Given) -> None:
         self.stream = stream
+        self._given = given
+        self._is_near_end = False
         self.has_skipped = False
         """In the last round, what nobody could have followed."""
         self._path = f"{directory}/{stream.value}"
@@ -147,6 +165,8 @@ class _Tail:
         """Complete lines, parts of overlong ones, and once nothing can follow any more, the last line as it stands."""
         cut: list[tuple[bytes, bool]] = []
         self.has_skipped = not is_over and self._skip_to_the_end()
+        if is_over and self._given.has_head:
+            self._skip_what_is_not_kept()
         while not cut and (data := self._read()):
             *lines, self._rest = (self._rest + data).split(b"\n")
             cut = [(line, False) for line in lines]
@@ -156,6 +176,7 @@ class _Tail:
         if not cut and is_over and self._rest:
             cut.append((self._rest, True))
             self._rest = b""
+        self._given.add(cut)
         at = _timestamp(self.modified())
         found = [_Found(at, self.stream, text, is_partial) for text, is_partial in cut]
         if self._left_out and (found or is_over):
@@ -171,6 +192,15 @@ class _Tail:
             return False
         self._leave_out(size - _LIVE_BYTES)
         return True
+
+    def _skip_what_is_not_kept(self) -> None:
+        """Once: nothing is written any more, so the place is found for good."""
+        if self._is_near_end or not self._open():
+            return
+        self._is_near_end = True
+        begin = _kept_end(self._fd, self._offset)
+        if begin > self._offset:
+            self._leave_out(begin)
 
     def _leave_out(self, until: int) -> None:
         """With the piece of a line that was read already, and the piece that will be found there."""
@@ -214,6 +244,17 @@ class _Tail:
         self._left_out += len(torn) + len(newline)
         self._is_torn = not newline
         return rest
+
+
+def _kept_end(fd: int, least: int) -> int:
+    """Where what is kept of a file's end begins, read backwards, but not before `least`: lines are counted, not looked at."""
+    at, room = os.fstat(fd).st_size, KEPT_TAIL_BYTES
+    while at > least and room > 0:
+        step = min(_READ, at - least)
+        at -= step
+        data = os.pread(fd, step, at)
+        room -= len(data) + ENTRY_BYTES * data.count(b"\n")
+    return at
 
 
 def _read_round(tails: list[_Tail], is_over: bool) -> list[_Found]:
