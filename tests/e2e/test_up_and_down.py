@@ -15,16 +15,28 @@ def state(server: WindlassServer, job: str) -> str:
 
 def test_down_finds_the_engine_that_up_used(docker_engine: DockerEngine) -> None:
     with WindlassServer(docker_host=docker_engine.host) as server:
-        server.cli("run", "--detach", "--name", "left", IMAGE, "--", "sleep", "600")
-        wait_for(lambda: state(server, "left") == "RUNNING", 120, "RUNNING")
+        last_words = "trap 'echo farewell; exit 0' TERM; echo ready; sleep 600 & wait"
+        server.cli("run", "--detach", "--name", "left", IMAGE, "--", "sh", "-c", last_words)
+        wait_for(lambda: "ready" in server.cli("logs", "left", check=False).out, 120, "its trap")
+        everything = f"{server.client().nodes()[0]['capacity']['cpu']}"
+        server.cli("run", "--detach", "--name", "queued", "--cpu", everything, IMAGE, "--", "true")
         uid = server.cli("get", "job", "left", "-o", "json").json()["metadata"]["uid"]
         said = server.cli("down")
+        assert "ending 1 run" in said.out
         assert "ended: 1 run" in said.out
         assert uid not in str(docker_engine.containers())
         assert uid in str(docker_engine.ask("/volumes"))
+        server.start()
+        over = server.cli("get", "job", "left", "-o", "json").json()["status"]
+        assert (over["state"], over["reason"]) == ("CANCELLED", "TakenDown")
+        assert "taken down" in over["message"]
+        assert server.cli("logs", "left").out == "ready\nfarewell\n", "it had its grace"
+        wait_for(lambda: state(server, "queued") == "SUCCEEDED", 120, "what waited meanwhile")
+        (server.data / "windlass.toml").write_text("")
         said = server.cli("down", "--purge", "--yes")
         assert uid not in str(docker_engine.ask("/volumes"))
-        assert not server.data.exists()
+        assert "left there: windlass.toml" in said.out
+        assert [path.name for path in server.data.iterdir()] == ["windlass.toml"]
 
 
 def test_down_refuses_to_forget_what_an_absent_engine_holds() -> None:

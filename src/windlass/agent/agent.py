@@ -28,6 +28,7 @@ log = structlog.get_logger()
 _REPORT_PAUSE_MS = 500
 _RETRY_PAUSE_MS = 500
 _SWEEP_MS = 60_000
+_REST_LOOK_MS = 50
 
 
 class Agent:
@@ -73,6 +74,11 @@ class Agent:
     @property
     def node(self) -> NodeId:
         return self._node.id
+
+    async def at_rest(self) -> None:
+        """Returns when nothing runs here, and of what has ended nothing is left to copy or to remove."""
+        while self._keepers or self._leaving:
+            await self._pause(_REST_LOOK_MS)
 
     async def run(self) -> None:
         join = partial(self._link.join, self._node, epoch_seen=self._journal.epoch)

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,12 @@ import click
 if TYPE_CHECKING:
     from windlass.boot.installation import Installation
     from windlass.boot.settings import Settings
-    from windlass.ports.runtime import Runtime
+    from windlass.ports.runtime import Observed, Runtime
 
 _STOP_SECONDS = 30
 _LEAVING_TRIES = 50
 _LEAVING_SECONDS = 0.1
+_GRACE_MS = 10_000
 
 
 @click.command("down")
@@ -24,7 +26,11 @@ _LEAVING_SECONDS = 0.1
 @click.option("--purge", is_flag=True, help="Remove volumes, history, logs and keys as well.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def command(purge: bool, yes: bool, **flags: Any) -> None:
-    """End the server and everything it runs, found by its labels. Volumes and history stay unless --purge."""
+    """End the server and everything it runs, found by its labels. Volumes and history stay unless --purge.
+
+    What runs is asked to end (SIGTERM) and has its grace, then it is killed; the jobs are CANCELLED, with the reason
+    TakenDown. What waits stays in the queue for the next `windlass up`.
+    """
     import anyio
 
     from windlass.boot import logging
@@ -39,27 +45,61 @@ def command(purge: bool, yes: bool, **flags: Any) -> None:
         return
     if purge and not yes:
         click.confirm(f"Remove everything in {settings.data_dir}, with all volumes?", abort=True)
-    _stop_server(installation)
+    ended = _stop_server(installation)
     with installation.locked():
-        ended = anyio.run(_end_all, settings, installation, purge)
-        click.echo(f"ended: {ended} run{'s' * (ended != 1)}" + (" and all volumes" if purge else ""))
+        ended += anyio.run(_end_all, settings, installation, purge)
+        click.echo(f"ended: {_runs(ended)}" + (" and all volumes" if purge else ""))
         if purge:
             _remove_data(installation)
-            click.echo(f"removed: {settings.data_dir}")
+            click.echo(_what_went(installation.root))
 
 
-def _stop_server(installation: "Installation") -> None:
+def _stop_server(installation: "Installation") -> int:
+    """Ends its runs, each with its grace, and then itself: how many those were."""
     pid = installation.server_pid()
     if pid is None:
         click.echo("no server runs here")
-        return
-    os.kill(pid, signal.SIGTERM)
-    deadline = time.monotonic() + _STOP_SECONDS
-    while installation.server_pid() == pid:
-        if time.monotonic() > deadline:
-            raise click.ClickException(f"the server (pid {pid}) did not stop within {_STOP_SECONDS} s; end it by hand")
-        time.sleep(0.05)
+        return 0
+    first = left = _running(installation)
+    with installation.ending():
+        os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + _STOP_SECONDS
+        while installation.server_pid() == pid:
+            if left:
+                click.echo(f"ending {_runs(left)}: each has its grace (Ctrl-C stops waiting for them)")
+            while (now := _running(installation)) == left and installation.server_pid() == pid:
+                if not left and time.monotonic() > deadline:
+                    raise click.ClickException(
+                        f"the server (pid {pid}) did not stop within {_STOP_SECONDS} s; end it by hand"
+                    )
+                time.sleep(_LEAVING_SECONDS)
+            left, deadline = now, time.monotonic() + _STOP_SECONDS
     click.echo(f"stopped the server (pid {pid})")
+    return first
+
+
+def _running(installation: "Installation") -> int:
+    """As the server counts them; 0 when it does not answer."""
+    from windlass.client.client import Client
+    from windlass.client.connection import find
+    from windlass.core.errors import WindlassError
+
+    try:
+        nodes = Client(find({"WINDLASS_DATA_DIR": str(installation.root)})).nodes()
+    except WindlassError:
+        return 0
+    return sum(int(node["runs"]) for node in nodes)
+
+
+def _runs(count: int) -> str:
+    return f"{count} run{'s' * (count != 1)}"
+
+
+def _what_went(root: Path) -> str:
+    left = sorted(path.name for path in root.iterdir()) if root.exists() else []
+    if not left:
+        return f"removed: {root}"
+    return f"removed: all that Windlass put into {root}; not by it, and left there: {', '.join(left)}"
 
 
 async def _end_all(settings: "Settings", installation: "Installation", purge: bool) -> int:
@@ -91,13 +131,16 @@ async def _end_all(settings: "Settings", installation: "Installation", purge: bo
 async def _end_on(runtime: "Runtime", where: str, purge: bool) -> int:
     from windlass.core.errors import Unavailable
     from windlass.core.model.ids import Millis
+    from windlass.ports.runtime import Phase
 
     try:
-        runs = await runtime.observe_all()
+        runs = [seen for seen in await runtime.observe_all() if seen.phase is Phase.RUNNING]
+        if not purge:  # no server ended them
+            await _stop_all(runtime, runs)
         if purge:
             await runtime.remove_all()
         else:
-            for seen in runs:
+            for seen in await runtime.observe_all():
                 await runtime.remove(seen.run)
             await runtime.tidy(idle_ms=Millis(0))
             await _end_slices(runtime)
@@ -108,6 +151,19 @@ async def _end_on(runtime: "Runtime", where: str, purge: bool) -> int:
             hint="start it and try again; nothing else was removed",
         ) from error
     return len(runs)
+
+
+async def _stop_all(runtime: "Runtime", runs: "list[Observed]") -> None:
+    """Together, each with the grace that a job has unless it says otherwise."""
+    import anyio
+
+    from windlass.core.model.ids import Millis
+
+    if runs:
+        click.echo(f"ending {_runs(len(runs))} that no server looks after: they have {_GRACE_MS // 1000} s")
+    async with anyio.create_task_group() as tasks:
+        for seen in runs:
+            tasks.start_soon(partial(runtime.stop, seen.run, grace_ms=Millis(_GRACE_MS)))
 
 
 async def _end_slices(runtime: "Runtime") -> None:

@@ -42,6 +42,7 @@ class Installation:
         self._engines = root / "engines.json"
         self._identity = root / "installation.json"
         self._lock = root / "lock"
+        self._ending = root / "ending"
 
     @property
     def exists(self) -> bool:
@@ -125,7 +126,21 @@ class Installation:
             self._engines,
             self._identity,
             self._lock,
+            self._ending,
         )
+
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        """While this is noted, a server that is told to stop ends its runs first."""
+        self._ending.touch(mode=0o600)
+        try:
+            yield
+        finally:
+            self._ending.unlink(missing_ok=True)
+
+    @property
+    def is_ending(self) -> bool:
+        return self._ending.exists()
 
 
 def write_private(path: Path, data: bytes) -> None:

@@ -11,6 +11,9 @@ import click
 if TYPE_CHECKING:
     import anyio
 
+    from windlass.boot.installation import Installation
+    from windlass.boot.local import Local
+
 
 @click.command("up")
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Where everything is kept.")
@@ -56,7 +59,7 @@ async def _serve(settings: Any, installation: Any, scribe: Any) -> None:
 
     async with open_local(settings, installation, os.environ, scribe) as local, anyio.create_task_group() as tasks:
         app, token = await make_application(local, settings, installation)
-        tasks.start_soon(_stop_on_signal, tasks.cancel_scope)
+        tasks.start_soon(_stop_on_signal, tasks.cancel_scope, local, installation)
         tasks.start_soon(local.run)
         port: int = await tasks.start(partial(serve, app, host=settings.host, port=settings.port))
         url = f"http://{_shown(settings.host)}:{port}"
@@ -80,13 +83,25 @@ def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return group
 
 
-async def _stop_on_signal(scope: "anyio.CancelScope") -> None:
+async def _stop_on_signal(scope: "anyio.CancelScope", local: "Local", installation: "Installation") -> None:
+    """At once, and what runs goes on without us; but `windlass down` has it ended first. Asked twice, at once in any case."""
     import anyio
 
+    is_ending = False
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async for _ in signals:
-            scope.cancel()
-            return
+        async with anyio.create_task_group() as tasks:
+            async for _ in signals:
+                if is_ending or not installation.is_ending:
+                    scope.cancel()
+                    return
+                is_ending = True
+                tasks.start_soon(_end_runs, scope, local)
+
+
+async def _end_runs(scope: "anyio.CancelScope", local: "Local") -> None:
+    await local.plane.brain.take_down()
+    await local.agent.at_rest()  # their logs are copied, their containers go
+    scope.cancel()
 
 
 def _shown(host: str) -> str:

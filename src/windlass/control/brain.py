@@ -20,6 +20,7 @@ from windlass.core.world.expiry import expire
 from windlass.core.world.place import place
 from windlass.core.world.policy import Policy
 from windlass.core.world.records import KEPT, NUMBER_KEY, Mark, decode, table_prefix
+from windlass.core.world.requests import take_down
 from windlass.core.world.world import World
 from windlass.ports.clock import Clock
 from windlass.ports.failpoints import Failpoints
@@ -31,6 +32,7 @@ T = TypeVar("T")
 _PLACEMENTS_A_ROUND = 256
 _SAFETY_NET_MS = 30_000
 _REFUSED_PAUSE_MS = 1_000
+_LOOK_MS = 100
 _BEFORE_ALL = Millis(0)
 
 
@@ -42,6 +44,7 @@ class Brain:
         self.failpoints = failpoints
         self._wake = anyio.Event()
         self._not_before = Millis(0)
+        self._is_ending = False
         committer.taken_back = self._decide_again
 
     async def decide(self, verb: Callable[[Millis], T], *, failpoint: str = "") -> tuple[T, int]:
@@ -60,6 +63,18 @@ class Brain:
             await self.failpoints.reach(failpoint)
         self._wake.set()
         return result, await self.committer.durable(number)
+
+    async def take_down(self) -> None:
+        """End all that runs, begin nothing more; returns when every end is on record."""
+        self._is_ending = True
+        await self.decide(lambda now: take_down(self.world, now=now))
+        while self.is_running:
+            await woken_or_due(self._wake, self.clock, Millis(self.clock.now() + _LOOK_MS))
+        await self.committer.durable(self.world.number)
+
+    @property
+    def is_running(self) -> bool:
+        return any(not run.is_over for run in self.world.tables.runs.values())
 
     def wake(self) -> None:
         self._wake.set()
@@ -84,7 +99,7 @@ class Brain:
         self._wake = anyio.Event()
         before = self.world.number
         expire(self.world, now=now)
-        placed = place(self.world, now=now, limit=_PLACEMENTS_A_ROUND)
+        placed = place(self.world, now=now, limit=_PLACEMENTS_A_ROUND) if not self._is_ending else ()
         if placed:
             await self.failpoints.reach("sched.after_pick")
         if self.world.number != before:

@@ -1,6 +1,7 @@
 """One attempt at a job on one node. A run never moves back; a retry is a new run."""
 
 from enum import StrEnum
+from typing import Final
 
 from msgspec import Struct
 
@@ -23,6 +24,10 @@ class RunState(StrEnum):
 
 
 ENDED = frozenset({RunState.EXITED, RunState.STOPPED, RunState.LOST, RunState.REFUSED})
+
+
+TAKEN_DOWN: Final = "TakenDown"
+"""`Run.stopped_for` of what ran when the installation ended."""
 
 
 class Intent(StrEnum):
@@ -98,7 +103,7 @@ class Run(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The end of that session: until then `burst_factor` (thousandths) of the price is charged."""
     burst_factor: int = 1000
     stopped_for: str = ""
-    """Why the control plane stops it, where nobody asked for it: `CostExceeded`, `BudgetExceeded`."""
+    """Why the control plane stops it, where nobody asked for it: `CostExceeded`, `BudgetExceeded`, `TakenDown`."""
 
     @property
     def is_over(self) -> bool:

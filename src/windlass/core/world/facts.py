@@ -13,7 +13,7 @@ from windlass.core.model.facts import Fact, RunEnded, RunProgressed, RunStarted,
 from windlass.core.model.ids import Millis
 from windlass.core.model.job import Job, JobState
 from windlass.core.model.money import Micros
-from windlass.core.model.run import Intent, Run, RunState
+from windlass.core.model.run import TAKEN_DOWN, Intent, Run, RunState
 from windlass.core.model.spending import Segment
 from windlass.core.model.volume import VolumeState, doomed_on
 from windlass.core.world.accounts import settle_run
@@ -146,8 +146,10 @@ def _lay_to_rest(world: World, job: Job, run: Run, parts: tuple[Segment, ...], n
 def _conclude(world: World, job: Job, run: Run, cost: Micros, fact: RunEnded, now: Millis) -> bool:
     """False: it is tried again. `cost`: of all its runs, this one counted."""
     if job.is_cancelled:
-        said = "cancelled on request"
-        finish(world, job, JobEvent.CANCELLED, run=run, cost=cost, now=now, reason="Cancelled", message=said)
+        reason, said = "Cancelled", "cancelled on request"
+        if run.stopped_for == TAKEN_DOWN:
+            reason, said = TAKEN_DOWN, "ended because the installation was taken down (`windlass down`)"
+        finish(world, job, JobEvent.CANCELLED, run=run, cost=cost, now=now, reason=reason, message=said)
     elif run.reason == "DeadlineExceeded":
         finish(world, job, JobEvent.TIMED_OUT, run=run, cost=cost, now=now)
     elif run.state is _EXITED and run.exit_code == 0:

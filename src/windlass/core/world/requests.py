@@ -6,7 +6,7 @@ from windlass.core.errors import Conflict, NotFound
 from windlass.core.lifecycle.job import JobEvent
 from windlass.core.model.ids import JobId, Millis, TenantId, VolumeId
 from windlass.core.model.job import Input, JobSpec, JobState
-from windlass.core.model.run import Intent
+from windlass.core.model.run import TAKEN_DOWN, Intent
 from windlass.core.model.volume import Volume, volume_name
 from windlass.core.world.finish import doom, finish
 from windlass.core.world.records import Table
@@ -25,6 +25,18 @@ def cancel(world: World, tenant: TenantId, job: JobId, *, now: Millis) -> int:
             run = world.live_run(job)
             if run is not None:
                 world.put(Table.RUNS, run.id, replace(run, intent=Intent.STOP))
+    return world.number
+
+
+def take_down(world: World, *, now: Millis) -> int:
+    """The installation ends: what runs, whoever's it is, is cancelled with its grace. What waits goes on waiting."""
+    with world.decision(now):
+        for tenant in tuple(world.tables.tenants):
+            for run in world.live_runs(tenant):
+                job = world.tables.jobs[run.job]
+                if not job.is_cancelled:
+                    world.put(Table.JOBS, job.id, replace(job, is_cancelled=True))
+                    world.put(Table.RUNS, run.id, replace(run, intent=Intent.STOP, stopped_for=TAKEN_DOWN))
     return world.number
 
 
