@@ -272,6 +272,32 @@ def test_what_need_not_be_written_at_once(old: Course, new: Course, expected: bo
     assert is_passing(old, new) is expected
 
 
+SCHEDULER: dict[str, tuple[str, dict[str, Any], str]] = {
+    "a GPU that nobody has free, whatever it is called": (
+        "0/2 nodes are available: 2 Insufficient amd.com/mi300.",
+        {"gpus": 1},
+        "no node that it may go to has a free GPU; --gpu 0 runs it on the CPU: ",
+    ),
+    "cores, which are no GPU": ("0/2 nodes are available: 2 Insufficient cpu.", {"gpus": 1}, ""),
+    "labels that no node has": (
+        "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.",
+        {"node_labels": (("disk", "ssd"), ("zone", "a"))},
+        "it asks for nodes labelled disk=ssd, zone=a: ",
+    ),
+    "a selector of the admin's": (
+        "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.",
+        {},
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize(("words", "wish", "hint"), SCHEDULER.values(), ids=SCHEDULER.keys())
+def test_what_the_scheduler_says_is_told_with_what_it_speaks_of(words: str, wish: dict[str, Any], hint: str) -> None:
+    waiting = decide(RUN, Seen(volume=BOUND, pod=pod(PodState.WAITING, reason="Unschedulable", message=words)), **wish)
+    assert waiting.course.message == hint + words
+
+
 def test_a_failure_carries_the_last_lines() -> None:
     failed = decide(
         RUN, Seen(volume=BOUND, pod=pod(PodState.FAILED, reason="ExitCode", message="exit code 3"), log=LOG)

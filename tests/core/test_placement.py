@@ -35,11 +35,12 @@ shapes = st.builds(
     node=st.sampled_from([None, None, None, NodeId("n1")]),
 )
 nodes = st.builds(
-    lambda number, cpu, memory, gpus, pool, state, labels, slots: replace(
+    lambda number, cpu, memory, gpus, pool, state, labels, hands_on, slots: replace(
         a_node(f"n{number}", cpu=cpu, memory=memory, gpu_ids=tuple(f"g{at}" for at in range(gpus))),
         pool=pool,
         state=state,
         labels=labels,
+        hands_on_labels=hands_on,
         runs_max=slots,
     ),
     st.integers(0, 12),
@@ -49,6 +50,7 @@ nodes = st.builds(
     st.sampled_from([PoolId("local"), PoolId("other")]),
     st.sampled_from([NodeState.ACTIVE, NodeState.ACTIVE, NodeState.CORDONED]),
     st.sampled_from([(), (("disk", "ssd"),)]),
+    st.sampled_from([False, False, True]),
     st.sampled_from([2, 10_000]),
 )
 
@@ -80,6 +82,18 @@ def test_the_index_picks_the_node_and_counts_the_reasons_that_a_search_does(
         if number % 7 == 6:
             node = fleet[number % len(fleet)]
             places.set(replace(node, labels=()), [run for run in held.values() if run.node == node.id])
+
+
+def test_labels_pass_a_node_that_hands_them_on_if_its_pool_is_named() -> None:
+    """Who names no pool is placed by the labels that are known here: whether the cluster has such a node is not."""
+    asks = Shape(needs=Resources(cpu_millis=100), labels=(("disk", "ssd"),))
+    places = Nodes()
+    places.set(a_node("here", cpu=4000), [])
+    places.set(replace(a_node("cluster", cpu=64_000), pool=PoolId("cluster"), hands_on_labels=True), [])
+    assert places.pick(replace(asks, pools=(PoolId("cluster"),))) == Spot(node=NodeId("cluster"))
+    assert places.pick(asks) == Waiting(reasons=(("label disk", 2),))
+    assert places.could_ever_fit(asks) == ("label disk",)
+    assert places.pick(replace(asks, pools=(PoolId("local"),))) == Waiting(reasons=(("label disk", 1), ("pool", 1)))
 
 
 def _search(places: Nodes, shape: Shape) -> Spot | Waiting:

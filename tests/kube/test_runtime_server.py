@@ -9,6 +9,7 @@ import pytest
 
 from tests.kube.lab import Lab
 from tests.kube.operator import Operator
+from tests.kube.parts import NODE
 from tests.kube.served import ClusterServer
 from tests.kube.test_crashes import starts
 from tests.parts.busybox import IMAGE
@@ -89,6 +90,36 @@ def test_a_queue_that_a_job_names_is_kueues_label_on_its_pod(server: ClusterServ
     pod = home.get("pod", f"run-{uid}-1-1")
     assert pod is not None
     assert pod["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team-a"
+
+
+def selecting(name: str, labels: dict[str, str], **more: object) -> str:
+    spec = {"image": IMAGE, "command": ["true"], "nodeSelector": labels, "storageClass": "late", **more}
+    spec["resources"] = {"cpu": "100m", "memory": "64Mi"}
+    return json.dumps({"apiVersion": "windlass.dev/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec})
+
+
+def test_a_node_selector_is_the_clusters_to_satisfy_and_one_that_nobody_satisfies_is_said(
+    server: ClusterServer, home: Lab, tmp_path: Path
+) -> None:
+    """Also by the pod that fills the volume: it may be the first to use it, and where that is the volume stays."""
+    wanted = {f"windlass.test/{home.namespace}": "tape"}
+    key = next(iter(wanted))
+    (tmp_path / "input").write_text("in\n")
+    server.cli("apply", "-f", "-", input=selecting("choosy", wanted, pool="kubernetes", suspend=True))
+    server.cli("cp", str(tmp_path / "input"), "choosy:input")
+    server.cli("release", "choosy")
+    uid = server.cli("get", "job", "choosy", "-o", "json").json()["metadata"]["uid"]
+    assert home.wait_there("pod", f"volume-{uid}-files")["spec"]["nodeSelector"] == wanted
+    server.cli("apply", "-f", "-", input=selecting("patient", wanted, pool="kubernetes"))
+    words = f"Unschedulable: it asks for nodes labelled {key}=tape: 0/1 nodes are available"
+    wait_for(lambda: words in server.job("patient").get("progress", ""), DEADLINE, "the scheduler's words")
+    assert state(server, "patient") == "STARTING"
+    home.cluster.kubectl("label", "node", NODE, f"{key}=tape")
+    try:
+        for name in ("choosy", "patient"):
+            wait_for(lambda name=name: state(server, name) == "SUCCEEDED", DEADLINE, f"the end of {name}")  # type: ignore[misc]
+    finally:
+        home.cluster.kubectl("label", "node", NODE, f"{key}-")
 
 
 def test_the_cluster_is_a_pool_and_a_node_beside_the_machines_own(server: ClusterServer) -> None:

@@ -35,7 +35,11 @@ class Stager:
         await self._runtime.ensure_volume(
             volume,
             labels={"windlass.dev/tenant": assignment.tenant, "windlass.dev/job": assignment.job},
-            wish=VolumeWish(size_bytes=assignment.spec.volume_size_bytes, storage_class=assignment.spec.storage_class),
+            wish=VolumeWish(
+                size_bytes=assignment.spec.volume_size_bytes,
+                storage_class=assignment.spec.storage_class,
+                node_labels=assignment.node_labels,
+            ),
         )
         if not self.journal.is_staged(volume):
             await self._fill(assignment, progress)

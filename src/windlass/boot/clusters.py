@@ -82,7 +82,7 @@ class Cluster:
             machine = await self.runtime.machine()
         except WindlassError as exc:
             log.warning("kubernetes.unavailable", code=exc.code, why=exc.message)
-            return known or _node(self.settings, NOTHING, ())
+            return structs.replace(known, hands_on_labels=True) if known else _node(self.settings, NOTHING, ())
         plane.runtime_names[name] = machine.runtime
         return _node(self.settings, *_offered(self.settings, machine))
 
@@ -200,5 +200,10 @@ def _offered(settings: KubernetesSettings, machine: Machine) -> tuple[Resources,
 
 def _node(settings: KubernetesSettings, capacity: Resources, gpu_ids: tuple[str, ...]) -> Node:
     return Node(
-        id=NodeId(settings.pool), pool=PoolId(settings.pool), capacity=capacity, gpu_ids=gpu_ids, runtimes=(KIND,)
+        id=NodeId(settings.pool),
+        pool=PoolId(settings.pool),
+        capacity=capacity,
+        gpu_ids=gpu_ids,
+        runtimes=(KIND,),
+        hands_on_labels=True,
     )

@@ -133,6 +133,7 @@ class Dispatch:
             grace_ms=job.grace_ms,
             on_lost_node=job.on_lost_node,
             lost_after_ms=job.lost_after_ms,
+            node_labels=job.shape.labels,
             has_login=vault.login(run.tenant, registry) is not None,
             is_guarded=vault.is_guarded(registry),
             slice=self._slice(run.node),

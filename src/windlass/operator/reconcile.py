@@ -235,6 +235,7 @@ def read_wish(job: Document, preset_image: str) -> tuple[Wish, Submission]:
         is_suspended=asked.is_suspended,
         is_cancelled=is_cancelled,
         gpus=asked.spec.needs.gpus,
+        node_labels=asked.node_labels,
         is_volume_given=errand is not None,
     )
     return wish, asked

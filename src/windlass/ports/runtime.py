@@ -82,6 +82,8 @@ class VolumeWish(Struct, frozen=True, kw_only=True):
 
     size_bytes: int = 1 << 30
     storage_class: str = ""
+    node_labels: tuple[tuple[str, str], ...] = ()
+    """What its job asks of nodes: a volume may be on one of them for ever from the first moment it is used."""
 
 
 ANY_VOLUME: Final = VolumeWish()

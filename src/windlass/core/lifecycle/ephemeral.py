@@ -307,9 +307,20 @@ def _waits(course: Course, reason: str, message: str) -> Course:
 
 
 def _with_hint(wish: Wish, pod: PodSeen) -> str:
-    if pod.reason == "Unschedulable" and wish.gpus and "gpu" in pod.message:
-        return f"{pod.message} (no node has a free GPU; --gpu 0 runs it on the CPU)"
-    return pod.message
+    """The scheduler's words, after what in the job they speak of: it names no labels, and is long-winded."""
+    if pod.reason != "Unschedulable":
+        return pod.message
+    hints = []
+    if wish.gpus and _lacks_gpu(pod.message):
+        hints.append("no node that it may go to has a free GPU; --gpu 0 runs it on the CPU")
+    if wish.node_labels and "selector" in pod.message:
+        hints.append(f"it asks for nodes labelled {', '.join(f'{key}={value}' for key, value in wish.node_labels)}")
+    return ": ".join((*hints, pod.message))
+
+
+def _lacks_gpu(told: str) -> bool:
+    """The one thing with a slash in its name that a run asks for, whatever a GPU is called here."""
+    return any("/" in lacking.partition(" ")[0] for lacking in told.split("Insufficient ")[1:])
 
 
 def _patience_end(pod: PodSeen, patience_ms: Millis) -> Millis | None:

@@ -38,6 +38,8 @@ class Assignment(Struct, frozen=True, kw_only=True, omit_defaults=True):
     on_lost_node: OnLostNode = OnLostNode.WAIT
     """For a node that is a cluster, whose own nodes may be lost: there the cluster sees to it."""
     lost_after_ms: Millis = Millis(600_000)
+    node_labels: tuple[tuple[str, str], ...] = ()
+    """Likewise: what the job asks of nodes, where those are the cluster's to choose."""
     has_login: bool = False
     """Its tenant has a login at the image's registry: to be asked for before a pull, as secrets are before a start."""
     is_guarded: bool = False

@@ -28,6 +28,8 @@ class Wish(Struct, frozen=True, kw_only=True):
     is_suspended: bool = False
     is_cancelled: bool = False
     gpus: int = 0
+    node_labels: tuple[tuple[str, str], ...] = ()
+    """Of the nodes it may run on."""
     is_volume_given: bool = False
     """Its volume was made for it by whoever made the job: it is used as it is, and not made anew when it is gone."""
     held: str = ""

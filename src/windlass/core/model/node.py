@@ -29,6 +29,8 @@ class Node(Struct, frozen=True, kw_only=True, omit_defaults=True):
     runtimes: tuple[str, ...] = ("container",)
     """What it can run: `container`, `process`."""
     labels: tuple[tuple[str, str], ...] = ()
+    hands_on_labels: bool = False
+    """It stands for a cluster, whose own scheduler looks for the labels: here they refuse no job that names the pool."""
     state: NodeState = NodeState.ACTIVE
     since: Millis = Millis(0)
     runs_max: int = 10_000

@@ -32,6 +32,8 @@ CANCEL: Final = f"{GROUP}/cancel"
 """Annotation on the job: present, it is to end."""
 EXPIRES: Final = f"{GROUP}/expires-at"
 """Annotation on a volume that is nobody's: when it goes, RFC 3339."""
+NODE_SELECTOR: Final = f"{GROUP}/node-selector"
+"""Annotation on a volume that a Windlass server made: its job's nodeSelector, as JSON, for the pods beside it."""
 
 ERRAND: Final = f"{GROUP}/errand"
 """Annotation on a job that a Windlass server made: the run it stands for (see `errand`)."""

@@ -9,9 +9,10 @@ from typing import Final
 
 import anyio
 from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.adapters.runtime.kubernetes.cluster import Cluster
-from windlass.adapters.runtime.kubernetes.objects import Owner, claim_name
+from windlass.adapters.runtime.kubernetes.objects import Owner, claim_name, selector_of
 from windlass.core.errors import Conflict, NotFound, Unavailable
 from windlass.core.model.ids import VolumeId
 from windlass.ports.runtime import Stream
@@ -60,9 +61,7 @@ class Beside:
         """The name of a running pod with the volume at /mnt."""
         self._users[volume] = self._users.get(volume, 0) + 1
         try:
-            await self._require(volume)
-            name = self._name(volume)
-            yield await self.start(name, volume, image=self._image)
+            yield await self.start(self._name(volume), volume, image=self._image)
         finally:
             self._users[volume] -= 1
             self._idle_since[volume] = anyio.current_time()
@@ -82,13 +81,14 @@ class Beside:
         always_pulls: bool = False,
     ) -> str:
         """One of that name that runs is taken as it is, if it is ours; one that is over makes room."""
+        claim = await self._require(volume)
         document = side_pod(
             name,
             volume,
             "beside",
             image,
             ["sleep", str(LIFE_SECONDS)],
-            self._policy,
+            replace(self._policy, node_selector=(*selector_of(claim), *self._policy.node_selector)),
             mount=MOUNT,
             seconds=LIFE_SECONDS,
             claim=claim_name(volume),
@@ -132,10 +132,11 @@ class Beside:
             return None
         return pod
 
-    async def _require(self, volume: VolumeId) -> None:
+    async def _require(self, volume: VolumeId) -> Document:
         claim = await self._cluster.get(CLAIMS, claim_name(volume), self._namespace)
         if claim is None or not self._owner.owns(claim) or "deletionTimestamp" in claim["metadata"]:
             raise NotFound(f"no volume {volume}", code="volume-not-found")
+        return claim
 
     def _name(self, volume: VolumeId) -> str:
         return f"{claim_name(volume)}-files"

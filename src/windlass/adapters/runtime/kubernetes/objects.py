@@ -30,6 +30,7 @@ from windlass.wire.kube.names import (
     JOB_LABEL,
     KIND,
     NODE_LABEL,
+    NODE_SELECTOR,
     PART_LABEL,
     RUN_LABEL,
     TENANT_LABEL,
@@ -129,6 +130,7 @@ def _spec(assignment: Assignment, handed: Handed) -> Document:
             volume_ttl_ms=Millis(SECONDS_MAX * 1000),
             on_lost_node=assignment.on_lost_node,
             lost_after_ms=_whole_seconds(assignment.lost_after_ms) or Millis(0),
+            node_labels=assignment.node_labels,
             is_suspended=True,
         )
     )
@@ -166,8 +168,19 @@ def volume_claim(volume: VolumeId, owned: Owner, labels: Mapping[str, str], wish
     }
     if wish.storage_class:
         body["storageClassName"] = wish.storage_class
-    metadata = {"name": claim_name(volume), "labels": marks}
+    metadata: Document = {"name": claim_name(volume), "labels": marks}
+    if wish.node_labels:
+        metadata["annotations"] = {NODE_SELECTOR: msgspec.json.encode(dict(wish.node_labels)).decode()}
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": body}
+
+
+def selector_of(claim: Document) -> tuple[tuple[str, str], ...]:
+    """Where the volume's job may run, and so the first pod that uses it: that may be the one that binds it to a node for good.
+    Once it is bound, its own place says where a pod may be."""
+    if claim.get("status", {}).get("phase") == "Bound":
+        return ()
+    text = claim["metadata"].get("annotations", {}).get(NODE_SELECTOR, "{}")
+    return tuple(msgspec.json.decode(text, type=dict[str, str]).items())
 
 
 def read_token(document: Document) -> Token | None:
