@@ -278,6 +278,12 @@ SCHEDULER: dict[str, tuple[str, dict[str, Any], str]] = {
         {"gpus": 1},
         "no node that it may go to has a free GPU; --gpu 0 runs it on the CPU: ",
     ),
+    "a GPU that is kept for others": (
+        "0/1 nodes are available: 1 node(s) had untolerated taint(s).",
+        {"gpus": 1},
+        "a taint keeps it off (those that jobs with GPUs bear are the operator's gpu_tolerations): ",
+    ),
+    "a taint, for who wants no GPU": ("0/1 nodes are available: 1 node(s) had untolerated taint(s).", {}, ""),
     "cores, which are no GPU": ("0/2 nodes are available: 2 Insufficient cpu.", {"gpus": 1}, ""),
     "labels that no node has": (
         "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.",

@@ -18,6 +18,7 @@ from windlass.operator.reconcile import read_wish
 from windlass.ports.runtime import Phase
 from windlass.wire.kube.errand import read_errand
 from windlass.wire.kube.pod import PodPolicy, run_pod
+from windlass.wire.kube.taints import read_tolerations
 
 RUN = RunId("0190-1")
 OURS = Owner(installation="here", node="cluster")
@@ -150,3 +151,7 @@ def test_a_cluster_offers_what_its_ready_and_open_nodes_can_give() -> None:
     machine = machine_of(nodes, PodPolicy())
     assert machine.capacity == Resources(cpu_millis=3860, memory_bytes=2 * 3914 << 20, gpus=4)
     assert (len(machine.gpu_ids), machine.runtime) == (4, "kubernetes v1.36.4")
+    kept = node("d", taints=[{"key": "nvidia.com/gpu", "value": "only", "effect": "NoSchedule"}])
+    for text, gpus in (("nvidia.com/gpu", 6), ("nvidia.com/gpu=only", 6), ("nvidia.com/gpu=no", 4)):
+        policy = PodPolicy(gpu_tolerations=read_tolerations([text]))
+        assert machine_of([*nodes, kept], policy).capacity.gpus == gpus

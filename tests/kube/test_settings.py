@@ -1,7 +1,7 @@
 """What the admin of a cluster has decided is in every pod."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +9,7 @@ import pytest
 from tests.kube.binaries import has_all, kube_binaries
 from tests.kube.lab import Lab
 from tests.kube.operator import Operator
+from tests.kube.parts import NODE
 
 
 def test_the_settings_are_in_the_pod(lab: Lab, own_operator: Callable[..., Operator]) -> None:
@@ -21,6 +22,7 @@ def test_the_settings_are_in_the_pod(lab: Lab, own_operator: Callable[..., Opera
         run_as_root="true",
         gpu_resource="amd.com/gpu",
         tolerations="spot,gpus=rare",
+        gpu_tolerations="amd.com/gpu",
         node_selector="disk=fast,zone=a",
         runtime_class="sandbox",
         pull_secrets="hub,mirror",
@@ -34,10 +36,45 @@ def test_the_settings_are_in_the_pod(lab: Lab, own_operator: Callable[..., Opera
     assert (limits["amd.com/gpu"], limits["ephemeral-storage"]) == ("2", "3Gi")
     assert "nvidia.com/gpu" not in limits
     borne = {(one["key"], one["operator"], one.get("value")) for one in spec["tolerations"]}
-    assert {("spot", "Exists", None), ("gpus", "Equal", "rare")} <= borne
+    assert {("spot", "Exists", None), ("gpus", "Equal", "rare"), ("amd.com/gpu", "Exists", None)} <= borne
     assert spec["nodeSelector"] == {"disk": "fast", "zone": "a"}
     assert spec["runtimeClassName"] == "sandbox"
     assert spec["imagePullSecrets"] == [{"name": "hub"}, {"name": "mirror"}]
+
+
+@pytest.fixture
+def gpu_node(lab: Lab) -> Iterator[str]:
+    """The node has a GPU, called as nobody else calls one, and a taint for who wants none; the name of both."""
+    name = f"{lab.namespace}.test/gpu"
+    path = f"/status/capacity/{name.replace('/', '~1')}"
+    patch = ("patch", "node", NODE, "--subresource=status", "--type=json", "-p")
+    lab.cluster.kubectl(*patch, json.dumps([{"op": "add", "path": path, "value": "1"}]))
+    lab.cluster.kubectl("taint", "node", NODE, f"{name}=only:NoSchedule")
+    yield name
+    lab.cluster.kubectl("taint", "node", NODE, f"{name}-", check=False)
+    lab.cluster.kubectl(*patch, json.dumps([{"op": "remove", "path": path}]))
+
+
+def test_a_node_kept_for_gpu_jobs_takes_those_alone_and_who_is_kept_off_is_told(
+    lab: Lab, own_operator: Callable[..., Operator], gpu_node: str
+) -> None:
+    gpu = {"gpu": 1, "cpu": "100m", "memory": "64Mi"}
+    own = own_operator(gpu_resource=gpu_node).start()
+    lab.apply("kept-off", command=["true"], resources=gpu)
+    status = lab.wait_status("kept-off", phase="Pending", reason="Unschedulable")
+    assert status["message"].startswith("a taint keeps it off (those that jobs with GPUs bear are the operator's")
+    own.stop()
+    own_operator(gpu_resource=gpu_node, gpu_tolerations=gpu_node).start()
+    lab.apply("plain", command=["true"])
+    lab.apply("gpu", command=["true"], resources=gpu)
+    lab.wait_status("gpu", phase="Succeeded")
+    status = lab.wait_status("plain", phase="Pending", reason="Unschedulable")
+    assert "untolerated taint" in status["message"]
+    lab.apply("second", command=["sleep", "300"], resources=gpu, graceSeconds=0)
+    lab.wait_status("second", phase="Running")
+    lab.apply("third", command=["true"], resources=gpu)
+    status = lab.wait_status("third", phase="Pending", reason="Unschedulable")
+    assert status["message"].startswith("no node that it may go to has a free GPU; --gpu 0 runs it on the CPU: 0/")
 
 
 def test_programs_of_which_no_node_can_be_made_are_not_taken(

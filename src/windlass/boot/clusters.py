@@ -33,6 +33,7 @@ from windlass.ports.clock import Clock
 from windlass.ports.guests import Guests
 from windlass.ports.runtime import Machine
 from windlass.wire.kube.pod import PodPolicy
+from windlass.wire.kube.taints import read_selector, read_tolerations
 from windlass.wire.quantities import read_bytes, read_cores
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def open_runtime(
         node=settings.pool,
         clock=clock,
         side_image=settings.side_image,
-        policy=PodPolicy(gpu_resource=settings.gpu_resource),
+        policy=_policy(settings),
         sign=sign if settings.tenants else None,
     )
 
@@ -169,7 +170,7 @@ async def examine(settings: KubernetesSettings) -> tuple[str, str]:
         from windlass.client.kube.api import JOBS, NODES, KubeApi, read_config
 
         async with KubeApi(read_config(settings.kubeconfig, settings.context), manager=MANAGER) as api:
-            machine = machine_of(await api.list(NODES), PodPolicy(gpu_resource=settings.gpu_resource))
+            machine = machine_of(await api.list(NODES), _policy(settings))
             await api.version(JOBS, settings.namespace)
     except ImportError:
         return MISSING, "pip install 'windlass[k8s]'"
@@ -182,6 +183,16 @@ async def examine(settings: KubernetesSettings) -> tuple[str, str]:
         return exc.message, exc.hint or "see that it answers: kubectl get nodes"
     has = machine.capacity
     return f"{machine.runtime} · {has.cpu_millis / 1000:g} cores · {has.memory_bytes / (1 << 30):.1f} GiB", ""
+
+
+def _policy(settings: KubernetesSettings) -> PodPolicy:
+    """As far as it is the operator's too."""
+    return PodPolicy(
+        gpu_resource=settings.gpu_resource,
+        node_selector=read_selector(settings.node_selector),
+        tolerations=read_tolerations(settings.tolerations),
+        gpu_tolerations=read_tolerations(settings.gpu_tolerations),
+    )
 
 
 def _offered(settings: KubernetesSettings, machine: Machine) -> tuple[Resources, tuple[str, ...]]:

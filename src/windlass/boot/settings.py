@@ -17,6 +17,7 @@ from windlass.core.errors import Invalid
 from windlass.wire import names, quantities
 from windlass.wire.faults import faults_of
 from windlass.wire.identity import OidcIssuer
+from windlass.wire.kube import taints
 
 FILE_NAME = "windlass.toml"
 """Looked for in the data directory."""
@@ -45,10 +46,28 @@ class KubernetesSettings(BaseModel):
     """Likewise."""
     gpu_resource: str = "nvidia.com/gpu"
     """As in the operator's settings."""
+    node_selector: tuple[str, ...] = ()
+    """As there: which nodes count, and where the pods go through which files are reached."""
+    tolerations: tuple[str, ...] = ()
+    """As there, likewise."""
+    gpu_tolerations: tuple[str, ...] = ()
+    """As there, likewise."""
     tenants: bool = False
     """Admit what is made in namespaces labelled `windlass.dev/tenant`; the operator wants this server's `release_key`."""
     side_image: str = "busybox:1.37"
     """Of the pods through which files are reached: `tar`, `stat`, `mkdir` and `sleep` are in it."""
+
+    @field_validator("node_selector")
+    @classmethod
+    def _check_selector(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
+        taints.read_selector(texts)
+        return texts
+
+    @field_validator("tolerations", "gpu_tolerations")
+    @classmethod
+    def _check_tolerations(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
+        taints.read_tolerations(texts)
+        return texts
 
     @field_validator("cpu")
     @classmethod

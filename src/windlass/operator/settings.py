@@ -9,7 +9,7 @@ from windlass.core.model.ids import Millis
 from windlass.wire.expected import expected
 from windlass.wire.kube.pod import PodPolicy
 from windlass.wire.kube.release import check_key
-from windlass.wire.names import read_labels
+from windlass.wire.kube.taints import read_selector, read_tolerations
 
 PREFIX = "WINDLASS_OPERATOR_"
 
@@ -27,6 +27,8 @@ class OperatorSettings(BaseModel):
     """`key=value`: every pod goes only to such nodes."""
     tolerations: tuple[str, ...] = ()
     """`key` or `key=value`: taints that every pod bears."""
+    gpu_tolerations: tuple[str, ...] = ()
+    """Likewise, borne only by pods of jobs with GPUs: the taints that keep all others off the nodes that have them."""
     run_as_root: bool = False
     """Let images run as the user they name."""
     user: int = Field(default=1000, ge=1)
@@ -53,6 +55,18 @@ class OperatorSettings(BaseModel):
             check_key(text)
         return text
 
+    @field_validator("node_selector")
+    @classmethod
+    def _check_selector(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
+        read_selector(texts)
+        return texts
+
+    @field_validator("tolerations", "gpu_tolerations")
+    @classmethod
+    def _check_tolerations(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
+        read_tolerations(texts)
+        return texts
+
     @property
     def patience_ms(self) -> Millis:
         return Millis(self.pull_patience_seconds * 1000)
@@ -64,8 +78,9 @@ class OperatorSettings(BaseModel):
             user=self.user,
             group=self.user,
             scratch_bytes=self.scratch_gib << 30,
-            node_selector=tuple(sorted(read_labels(dict(_pair(text) for text in self.node_selector)).items())),
-            tolerations=tuple(_toleration(text) for text in self.tolerations),
+            node_selector=read_selector(self.node_selector),
+            tolerations=read_tolerations(self.tolerations),
+            gpu_tolerations=read_tolerations(self.gpu_tolerations),
             runtime_class=self.runtime_class,
             pull_secrets=self.pull_secrets,
         )
@@ -83,13 +98,3 @@ def load(environ: Mapping[str, str]) -> OperatorSettings:
     except ValidationError as error:
         faults = [Fault(PREFIX + str(fault["loc"][0]).upper(), expected(fault)) for fault in error.errors()]
         raise Invalid("the operator's settings do not hold", code="settings", faults=faults) from error
-
-
-def _pair(text: str) -> tuple[str, str]:
-    key, _, value = text.partition("=")
-    return key, value
-
-
-def _toleration(text: str) -> dict[str, str]:
-    key, value = _pair(text)
-    return {"key": key, "operator": "Equal", "value": value} if value else {"key": key, "operator": "Exists"}

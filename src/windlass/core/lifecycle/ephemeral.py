@@ -313,6 +313,8 @@ def _with_hint(wish: Wish, pod: PodSeen) -> str:
     hints = []
     if wish.gpus and _lacks_gpu(pod.message):
         hints.append("no node that it may go to has a free GPU; --gpu 0 runs it on the CPU")
+    if wish.gpus and "untolerated taint" in pod.message:
+        hints.append("a taint keeps it off (those that jobs with GPUs bear are the operator's gpu_tolerations)")
     if wish.node_labels and "selector" in pod.message:
         hints.append(f"it asks for nodes labelled {', '.join(f'{key}={value}' for key, value in wish.node_labels)}")
     return ": ".join((*hints, pod.message))

@@ -46,6 +46,8 @@ class PodPolicy(Struct, frozen=True, kw_only=True):
     """How much a run may write outside its volume."""
     node_selector: tuple[tuple[str, str], ...] = ()
     tolerations: tuple[Document, ...] = ()
+    gpu_tolerations: tuple[Document, ...] = ()
+    """Borne by runs that ask for GPUs, and by pods beside a volume, which may be of such a run and on its node."""
     runtime_class: str = ""
     pull_secrets: tuple[str, ...] = ()
 
@@ -71,7 +73,7 @@ def run_pod(
         container |= {"stdin": True, "tty": True}
     body = _pod_spec(errand.claim if errand else volume_name(job), container, policy) | {
         "terminationGracePeriodSeconds": asked.grace_ms // 1000,
-        "tolerations": [*policy.tolerations, *_lost_node_tolerations(asked)],
+        "tolerations": [*policy.tolerations, *_gpu_tolerations(asked, policy), *_lost_node_tolerations(asked)],
         "nodeSelector": {**dict(asked.node_labels), **dict(policy.node_selector)},
         "schedulingGates": [{"name": HOLD}],
     }
@@ -142,7 +144,7 @@ def side_pod(
     body = _pod_spec(claim or volume_name(job), container, policy) | {
         "activeDeadlineSeconds": seconds,
         "terminationGracePeriodSeconds": 1,
-        "tolerations": list(policy.tolerations),
+        "tolerations": [*policy.tolerations, *policy.gpu_tolerations],
         "nodeSelector": dict(policy.node_selector),
     }
     return _pod(name, {**labels(job, part), **(more_labels or {})}, body, owned_by)
@@ -213,6 +215,11 @@ def _environment(job: str, uid: str, attempt: int, asked: Submission, errand: Er
     if spec.secret_files:
         ours["WINDLASS_SECRETS"] = SECRETS
     return list(ours.items())
+
+
+def _gpu_tolerations(asked: Submission, policy: PodPolicy) -> tuple[Document, ...]:
+    """Nodes with GPUs are often shut to all but those who want one."""
+    return policy.gpu_tolerations if asked.spec.needs.gpus else ()
 
 
 def _lost_node_tolerations(asked: Submission) -> list[Document]:

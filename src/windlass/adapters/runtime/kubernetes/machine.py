@@ -4,15 +4,13 @@ Devices are handed out by the nodes themselves; the World counts them by names m
 """
 
 from collections.abc import Iterable
-from typing import Final
 
 from windlass.core.model.resources import Resources
 from windlass.ports.runtime import Machine
 from windlass.wire.kube.names import Document
 from windlass.wire.kube.pod import PodPolicy
+from windlass.wire.kube.taints import is_shut
 from windlass.wire.quantities import read_bytes, read_cores
-
-_SHUT: Final = frozenset({"NoSchedule", "NoExecute"})
 
 
 def machine_of(nodes: Iterable[Document], policy: PodPolicy) -> Machine:
@@ -36,10 +34,10 @@ def _takes_pods(node: Document, policy: PodPolicy) -> bool:
     spec, labels = node.get("spec", {}), node["metadata"].get("labels", {})
     conditions = node.get("status", {}).get("conditions", [])
     is_ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
-    borne = {toleration["key"] for toleration in policy.tolerations}
-    is_shut = any(taint["effect"] in _SHUT and taint["key"] not in borne for taint in spec.get("taints", []))
+    # With those that only jobs with GPUs bear: else a cluster whose GPUs are kept for them would have none to offer.
+    is_open = not is_shut(spec.get("taints", ()), (*policy.tolerations, *policy.gpu_tolerations))
     is_chosen = all(labels.get(key) == value for key, value in policy.node_selector)
-    return is_ready and is_chosen and not is_shut and not spec.get("unschedulable", False)
+    return is_ready and is_chosen and is_open and not spec.get("unschedulable", False)
 
 
 def _allocatable(node: Document) -> dict[str, str]:
