@@ -63,9 +63,7 @@ def a_growing_world(*tenants: TenantId, **scaling: object) -> World:
 def node_of(worker: Worker, world: World) -> Node:
     pool = world.tables.fleet.pools[worker.pool]
     assert pool.scaling is not None
-    return Node(
-        id=worker.id, pool=worker.pool, capacity=pool.scaling.worker, runtimes=pool.runtimes, labels=pool.labels
-    )
+    return Node(id=worker.id, pool=worker.pool, capacity=pool.scaling.worker, runtimes=pool.runtimes)
 
 
 def come(world: World, now: Millis) -> None:

@@ -56,15 +56,23 @@ nodes = st.builds(
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(nodes, min_size=1, max_size=12), st.lists(shapes, min_size=1, max_size=60), st.randoms())
+@given(
+    st.lists(nodes, min_size=1, max_size=12),
+    st.lists(shapes, min_size=1, max_size=60),
+    st.lists(st.sampled_from([(), (("disk", "ssd"),), (("disk", "tape"),)]), min_size=9, max_size=9),
+)
 def test_the_index_picks_the_node_and_counts_the_reasons_that_a_search_does(
-    fleet: list[Node], asked: list[Shape], chance: object
+    fleet: list[Node], asked: list[Shape], pool_labels: list[tuple[tuple[str, str], ...]]
 ) -> None:
-    places, held = Nodes(), dict[RunId, Run]()
+    places, held, given = Nodes(), dict[RunId, Run](), dict[PoolId, dict[str, str]]()
     for node in fleet:
         places.set(node, [run for run in held.values() if run.node == node.id])
     for number, shape in enumerate(asked):
-        expected = _search(places, shape)
+        if number % 7 == 0:
+            labels = pool_labels[number // 7]
+            places.set_pool(PoolId("other"), worker=None, is_closed=False, labels=labels)
+            given[PoolId("other")] = dict(labels)
+        expected = _search(places, shape, given)
         found = places.pick(shape)
         assert found == expected if isinstance(expected, Spot) else isinstance(found, Waiting)
         if isinstance(found, Waiting) and isinstance(expected, Waiting):
@@ -96,11 +104,15 @@ def test_labels_pass_a_node_that_hands_them_on_if_its_pool_is_named() -> None:
     assert places.pick(replace(asks, pools=(PoolId("local"),))) == Waiting(reasons=(("label disk", 1), ("pool", 1)))
 
 
-def _search(places: Nodes, shape: Shape) -> Spot | Waiting:
+def _search(places: Nodes, shape: Shape, given: dict[PoolId, dict[str, str]]) -> Spot | Waiting:
     refused: Counter[str] = Counter()
     fits = []
     for slot in places:
         reason = places.refusal(shape, slot)
+        has = given.get(slot.node.pool, {}) | dict(slot.node.labels)
+        passes = slot.node.hands_on_labels and slot.node.pool in shape.pools
+        is_labelled = passes or all(has.get(key) == value for key, value in shape.labels)
+        assert is_labelled if reason is None else not (is_labelled and reason.startswith("label "))
         if reason is None:
             fits.append(slot)
         else:

@@ -5,6 +5,9 @@ from msgspec.structs import replace
 
 from tests.core.pool_home import GROW, MACHINE, START, a_ground, a_growing_world, a_pool, come, node_of, over, wants
 from windlass.core.errors import Conflict, Invalid, NotFound
+from windlass.core.foresight.gate import GateName
+from windlass.core.foresight.plan import plan
+from windlass.core.foresight.why import why
 from windlass.core.model.calendar import Day
 from windlass.core.model.facts import VolumeMade
 from windlass.core.model.ids import LOCAL_TENANT, Millis, NodeId, PoolId, TenantId
@@ -14,6 +17,7 @@ from windlass.core.model.pool import Measure, Pool, Trigger, WorkerState
 from windlass.core.model.resources import Resources
 from windlass.core.model.spending import total_id
 from windlass.core.model.volume import VolumeState
+from windlass.core.placement.nodes import Waiting
 from windlass.core.scaling import ScalingStep
 from windlass.core.world import growth
 from windlass.core.world.facts import observe
@@ -140,6 +144,28 @@ def test_a_pool_that_is_closed_later_is_shut_to_those_who_wait_already() -> None
     assert [run.tenant for run in place(world, now=START)] == [ACME]
     change_pool(world, a_pool(), None, now=START)
     assert [run.tenant for run in place(world, now=START)] == [BETA]
+
+
+def test_a_pools_labels_are_its_nodes_and_a_nodes_own_win() -> None:
+    world, local, mine = a_ground(), PoolId("local"), a_job_id()
+    tape = replace(world.tables.nodes[NodeId("n1")], id=NodeId("n2"), labels=(("disk", "tape"),))
+    join_node(world, tape, now=START)
+    create_pool(world, Pool(id=local), None, now=START)
+    asked = replace(a_submission(), node_labels=(("disk", "ssd"),))
+    with pytest.raises(Invalid, match="could ever run"):
+        submit(world, LOCAL_TENANT, asked, job=a_job_id(), now=START)
+    change_pool(world, Pool(id=local, labels=(("disk", "ssd"),)), None, now=START)
+    planned = plan(world, LOCAL_TENANT, [asked], ids=[mine], now=START)
+    job, _ = submit(world, LOCAL_TENANT, asked, job=mine, now=START)
+    assert planned.items[0].starts_now
+    change_pool(world, Pool(id=local), None, now=START)
+    assert place(world, now=START) == []
+    counts = (("label disk", 2),)
+    assert world.tables.places.pick(job.shape) == Waiting(reasons=counts)
+    (gate,) = [one for one in why(world, job, now=START).gates if one.name is GateName.NODE]
+    assert gate.numbers == (("taking", 0), *counts)
+    change_pool(world, Pool(id=local, labels=(("disk", "ssd"),)), None, now=START)
+    assert [run.node for run in place(world, now=START)] == [NodeId("n1")]
 
 
 def test_nodes_that_are_there_anyway_come_first() -> None:

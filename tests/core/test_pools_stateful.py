@@ -7,12 +7,12 @@ from msgspec.structs import replace
 
 from tests.core.pool_home import GROW, START, a_growing_world, a_pool, node_of, over
 from windlass.core.errors import WindlassError
-from windlass.core.model.ids import LOCAL_TENANT, Millis, NodeId, TenantId
-from windlass.core.model.pool import Change, WorkerState
+from windlass.core.model.ids import LOCAL_TENANT, Millis, NodeId, PoolId, TenantId
+from windlass.core.model.pool import Change, Pool, WorkerState
 from windlass.core.model.resources import NOTHING
 from windlass.core.world.growth import give_up, scale, scale_by_hand
 from windlass.core.world.place import place
-from windlass.core.world.pools import change_pool
+from windlass.core.world.pools import change_pool, create_pool
 from windlass.core.world.records import KEPT, Table, decode, encode
 from windlass.core.world.submit import submit
 from windlass.core.world.workers import bury, cordon, drain, is_busy, join_node, uncordon
@@ -20,7 +20,10 @@ from windlass.core.world.world import World
 from windlass.testing.builders import GIB, a_job_id, a_submission
 
 ACME = TenantId("acme")
+LOCAL_POOL = PoolId("local")
 COOLDOWN = 30_000
+Labels = tuple[tuple[str, str], ...]
+SMALL: Labels = (("size", "small"),)
 SCALING = {
     "workers_max": 3,
     "cooldown_up_ms": Millis(COOLDOWN),
@@ -35,10 +38,12 @@ class Pools(RuleBasedStateMachine):
         super().__init__()
         self.world = a_growing_world(ACME, **SCALING)
         self.now = START
+        create_pool(self.world, Pool(id=LOCAL_POOL), None, now=START)
         self.made: set[NodeId] = set()
         """Workers that the provider really has."""
         self.changes: list[Change] = []
         self.is_closed = False
+        self.labels: dict[PoolId, Labels] = {}
         self.durable: dict[tuple[Table, str], bytes | None] = {}
 
     # — load —
@@ -47,7 +52,7 @@ class Pools(RuleBasedStateMachine):
         tenant=st.sampled_from([LOCAL_TENANT, ACME]),
         cpu=st.sampled_from([500, 1000, 2000]),
         must_grow=st.sampled_from([True, True, False]),
-        wants_label=st.sampled_from([False, False, False, True]),
+        wants_label=st.sampled_from([False, False, True]),
         gpus=st.sampled_from([0, 0, 0, 1, 2, 3]),
         count=st.integers(1, 3),
     )
@@ -61,7 +66,7 @@ class Pools(RuleBasedStateMachine):
         asked = replace(
             a_submission(cpu=cpu, memory=GIB, gpus=gpus),
             pools=(GROW,) if must_grow else (),
-            node_labels=(("size", "small"),) if wants_label else (),
+            node_labels=SMALL if wants_label else (),
         )
         try:
             submit(self.world, tenant, asked, job=a_job_id(), now=self.now)
@@ -75,7 +80,7 @@ class Pools(RuleBasedStateMachine):
             node, shape = self.world.tables.nodes[run.node], self.world.tables.jobs[run.job].shape
             assert node.takes_runs or node.id in self.world.tables.fleet.workers, "a worker's last run may end it"
             assert not shape.pools or node.pool in shape.pools
-            assert set(shape.labels) <= set(node.labels)
+            assert set(shape.labels) <= {*node.labels, *self.labels.get(node.pool, ())}
             assert (len(run.gpu_ids), set(run.gpu_ids) <= set(node.gpu_ids)) == (shape.needs.gpus, True)
             if self.is_closed and node.pool == GROW:
                 assert run.tenant == ACME
@@ -157,8 +162,20 @@ class Pools(RuleBasedStateMachine):
     @rule(is_closed=st.booleans())
     def change_access(self, is_closed: bool) -> None:
         self.is_closed = is_closed
-        tenants = (ACME,) if is_closed else ()
-        change_pool(self.world, a_pool(tenants=tenants, **SCALING), None, now=self.now)
+        self._change(GROW)
+
+    @rule(pool=st.sampled_from([LOCAL_POOL, GROW]), labels=st.sampled_from([(), SMALL, SMALL]))
+    def change_labels(self, pool: PoolId, labels: Labels) -> None:
+        """They are its nodes' at once; what waits for them is looked at again."""
+        self.labels[pool] = labels
+        self._change(pool)
+
+    def _change(self, pool: PoolId) -> None:
+        labels, tenants = self.labels.get(pool, ()), (ACME,) if self.is_closed else ()
+        if pool == GROW:
+            change_pool(self.world, a_pool(labels=labels, tenants=tenants, **SCALING), None, now=self.now)
+        else:
+            change_pool(self.world, Pool(id=pool, labels=labels), None, now=self.now)
 
     @rule()
     def restart(self) -> None:
@@ -215,7 +232,9 @@ class Pools(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Left alone, with a provider that works, it comes to rest: drains end, nothing is left, no job waits."""
-        change_pool(self.world, a_pool(**SCALING), None, now=self.now)
+        self.change_access(False)
+        for pool in (LOCAL_POOL, GROW):
+            self.change_labels(pool, SMALL)
         for node in list(self.world.tables.nodes):
             if node not in self.world.tables.fleet.workers:
                 uncordon(self.world, node, now=self.now)

@@ -62,13 +62,7 @@ class Slices:
 
     async def serve(self, order: WorkerOrder, directory: Path) -> None:
         assert self.nodes is not None, "run only once the plane is there"
-        node = Node(
-            id=order.worker,
-            pool=order.pool,
-            capacity=order.capacity,
-            runtimes=order.runtimes,
-            labels=order.labels,
-        )
+        node = Node(id=order.worker, pool=order.pool, capacity=order.capacity, runtimes=order.runtimes)
         journal = Journal(directory / "journal")
         try:
             await self.nodes.agent(node, journal).run()

@@ -188,6 +188,4 @@ def in_force(schedules: Sequence[Schedule], wall: datetime) -> int:
 
 def _order(worker: Worker, pool: Pool) -> WorkerOrder:
     assert pool.scaling is not None
-    return WorkerOrder(
-        worker=worker.id, pool=pool.id, capacity=pool.scaling.worker, runtimes=pool.runtimes, labels=pool.labels
-    )
+    return WorkerOrder(worker=worker.id, pool=pool.id, capacity=pool.scaling.worker, runtimes=pool.runtimes)

@@ -100,6 +100,7 @@ class ControlPlane:
         return tuple(
             NodeView(
                 node=slot.node,
+                labels=places.labels_of(slot.node),
                 free=slot.free,
                 runs=slot.runs,
                 runtime=self.runtime_names.get(slot.node.id, self.runtime_name),

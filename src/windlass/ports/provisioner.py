@@ -19,7 +19,6 @@ class WorkerOrder(Struct, frozen=True, kw_only=True, omit_defaults=True):
     pool: PoolId
     capacity: Resources
     runtimes: tuple[str, ...] = ()
-    labels: tuple[tuple[str, str], ...] = ()
 
 
 class Provisioner(Protocol):

@@ -180,7 +180,7 @@ def node_document(view: NodeView) -> dict[str, Any]:
         "pool": node.pool,
         "state": node.state.value,
         "runtime": view.runtime,
-        "labels": dict(node.labels),
+        "labels": view.labels,
         "capacity": resources_document(node.capacity),
         "free": resources_document(view.free),
         "runs": view.runs,

@@ -31,7 +31,7 @@ def pools() -> None:
 @click.option(
     "--tenant", "tenants", metavar="NAME", multiple=True, help="Who may use it, nobody else; may be repeated."
 )
-@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Its workers carry it; may be repeated.")
+@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Its nodes have it; may be repeated.")
 @output_option("table", "json", "yaml", "name")
 @click.pass_context
 def create(

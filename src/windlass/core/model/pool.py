@@ -83,7 +83,7 @@ class Pool(Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: PoolId
     kind: PoolKind = PoolKind.STATIC
     labels: tuple[tuple[str, str], ...] = ()
-    """Its workers carry them, for node selectors. A static pool's nodes bring their own."""
+    """Its nodes have them, beside their own, which win: for node selectors."""
     tenants: tuple[TenantId, ...] = ()
     """Who may use it; empty means everybody. Named: nobody else, so with one name it is that tenant's alone."""
     provisioner: str = ""

@@ -96,6 +96,8 @@ class VolumeView(Struct, frozen=True, kw_only=True):
 
 class NodeView(Struct, frozen=True, kw_only=True):
     node: Node
+    labels: dict[str, str]
+    """Its own and its pool's: what a `nodeSelector` is held against."""
     free: Resources
     runs: int
     runtime: str = ""

@@ -1,7 +1,7 @@
 """Nodes of one class answer every question alike but for what is free on them: they are asked once, and sorted by that."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from windlass.core.model.ids import NodeId, PoolId
 from windlass.core.model.node import Node
@@ -10,6 +10,7 @@ from windlass.core.model.shape import Shape
 from windlass.core.placement.rooms import Room, Rooms
 
 ClassKey = tuple[object, ...]
+Labels = tuple[tuple[str, str], ...]
 
 
 def class_of(node: Node) -> ClassKey:
@@ -76,8 +77,18 @@ class NodeClass:
         return self.free.descending()
 
 
-def mismatch(shape: Shape, node: Node, closed: Collection[PoolId]) -> tuple[str, ...]:
-    """What no amount of waiting changes: wrong pool, runtime, label, pinned elsewhere. `closed`: pools of named tenants."""
+def labels_of(node: Node, given: Mapping[PoolId, Labels]) -> dict[str, str]:
+    """Its pool's, and its own, which win."""
+    return {**dict(given.get(node.pool, ())), **dict(node.labels)}
+
+
+def mismatch(
+    shape: Shape, node: Node, *, closed: Collection[PoolId], given: Mapping[PoolId, Labels]
+) -> tuple[str, ...]:
+    """What no amount of waiting changes: wrong pool, runtime, label, pinned elsewhere.
+
+    `closed`: pools of named tenants. `given`: labels that nodes have by their pool.
+    """
     faults: list[str] = []
     if shape.node is not None and shape.node != node.id:
         faults.append("volume on another node")
@@ -90,7 +101,7 @@ def mismatch(shape: Shape, node: Node, closed: Collection[PoolId]) -> tuple[str,
     if shape.runtime not in node.runtimes:
         faults.append("runtime")
     # One that names no pool could end up in a cluster that has no such node, while another pool has.
-    if not (node.hands_on_labels and node.pool in shape.pools):
-        labels = dict(node.labels)
+    if shape.labels and not (node.hands_on_labels and node.pool in shape.pools):
+        labels = labels_of(node, given)
         faults.extend(f"label {key}" for key, value in shape.labels if labels.get(key) != value)
     return tuple(faults)

@@ -11,7 +11,7 @@ from windlass.core.model.node import Node
 from windlass.core.model.resources import NOTHING, Resources
 from windlass.core.model.run import Run
 from windlass.core.model.shape import Shape
-from windlass.core.placement.classes import ClassKey, NodeClass, class_of, mismatch
+from windlass.core.placement.classes import ClassKey, Labels, NodeClass, class_of, labels_of, mismatch
 from windlass.core.placement.rooms import Room
 from windlass.core.placement.spot import IN_USE, Spot, Waiting
 
@@ -72,6 +72,8 @@ class Nodes:
         self._lacking: dict[Shape, tuple[str, ...]] = {}
         self._closed: set[PoolId] = set()
         """Pools that are open to named tenants only."""
+        self._given: dict[PoolId, Labels] = {}
+        """What pools have their nodes labelled with."""
         self._growing: dict[PoolId, Node] = {}
         """Dynamic pools, each with what a worker of it would be: a node without a name."""
         self.capacity = NOTHING
@@ -110,10 +112,14 @@ class Nodes:
         if not len(kind):
             del self._classes[class_of(slot.node)]
 
-    def set_pool(self, pool: PoolId, *, worker: Node | None, is_closed: bool) -> None:
+    def set_pool(self, pool: PoolId, *, worker: Node | None, is_closed: bool, labels: Labels = ()) -> None:
         """What is known of a pool beyond its nodes. `worker`: what it could grow by, for one that can."""
         self._forget_answers()
         (self._closed.add if is_closed else self._closed.discard)(pool)
+        if labels:
+            self._given[pool] = labels
+        else:
+            self._given.pop(pool, None)
         if worker is None:
             self._growing.pop(pool, None)
         else:
@@ -145,6 +151,10 @@ class Nodes:
     def hides(self, shape: Shape, node: Node) -> bool:
         """It is of a pool closed to the shape's tenant, who must not learn from any answer that there is one."""
         return node.pool in self._closed and node.pool not in shape.admitted
+
+    def labels_of(self, node: Node) -> dict[str, str]:
+        """What a job's selector is held against: its pool's, and its own, which win."""
+        return labels_of(node, self._given)
 
     def slot(self, node: NodeId) -> Slot | None:
         return self._slots.get(node)
@@ -288,7 +298,7 @@ class Nodes:
         return (node for node in every if not self.hides(shape, node))
 
     def _mismatch(self, shape: Shape, node: Node) -> tuple[str, ...]:
-        return mismatch(shape, node, self._closed)
+        return mismatch(shape, node, closed=self._closed, given=self._given)
 
     def _never(self, shape: Shape, node: Node) -> tuple[str, ...]:
         return (*self._mismatch(shape, node), *shape.needs.lacks(node.capacity))

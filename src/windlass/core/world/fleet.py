@@ -57,8 +57,10 @@ class Fleet:
         old = self.pools.pop(key, None)
         if new is not None:
             self.pools[key] = new
-        worker = _worker_to_come(new) if new is not None else None
-        self._places.set_pool(key, worker=worker, is_closed=new is not None and bool(new.tenants))
+        if new is not None:
+            self._places.set_pool(key, worker=_worker_to_come(new), is_closed=bool(new.tenants), labels=new.labels)
+        else:
+            self._places.set_pool(key, worker=None, is_closed=False)
         for tenant in {*(old.tenants if old is not None else ()), *(new.tenants if new is not None else ())}:
             self._readmit(tenant)
         self.has_changed = True
@@ -101,5 +103,4 @@ def _worker_to_come(pool: Pool) -> Node | None:
         capacity=scaling.worker,
         gpu_ids=tuple(str(one) for one in range(scaling.worker.gpus)),
         runtimes=pool.runtimes,
-        labels=pool.labels,
     )

@@ -100,6 +100,7 @@ def _unpark(world: World) -> None:
     tables = world.tables
     if tables.fleet.has_changed:
         tables.fleet.has_changed = False
+        tables.forget_promise()  # its node may not be one for that job any more
         for band in tables.queue.parked():
             tables.queue.unpark(band)
     if tables.has_other_nodes:
