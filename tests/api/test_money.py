@@ -122,6 +122,28 @@ async def test_a_deleted_job_was_paid_for_all_the_same(api: ApiHome) -> None:
     assert [(item["job"], item["cost"]) for item in answer["items"]] == [("gone", over["status"]["cost"])]
 
 
+async def test_a_stored_volume_is_paid_for_until_it_goes_beside_the_runs_of_its_job(api: ApiHome) -> None:
+    prices = {"every": {"coreHour": 0, "gigabyteHour": 0, "storedGigabyteHour": 10**12}}
+    await api.client.put("/api/v1/prices", json=prices, headers=api.bearer(roles=("admin",)))
+    made = await api.submit("true", name="kept", pvcSize="2G")
+    over = await api.until(made["metadata"]["uid"])
+    with anyio.fail_after(DEADLINE_SECONDS):
+        while not (live := (await api.client.get("/api/v1/cost?by=job")).json())["total"]:
+            await anyio.lowlevel.checkpoint()
+    [item] = live["items"]
+    assert (item["job"], item["runs"], over["status"]["cost"]) == ("kept", 1, 0)
+    assert item["cost"] == item["storedCost"] == item["liveCost"] > 0
+    await api.client.delete("/api/v1/volumes/artifacts-kept")
+    ended = (await api.client.get("/api/v1/cost?by=job")).json()
+    [item] = ended["items"]
+    assert item["cost"] == item["storedCost"] >= live["total"]
+    assert (item["job"], item["runs"], item["liveCost"]) == ("kept", 1, 0)
+    assert (await api.client.get("/api/v1/cost?by=day")).json()["total"] == ended["total"]
+    report = (await api.client.get("/api/v1/cost-optimization/reports")).json()
+    money.SavingsAnswer.model_validate(report)
+    assert report["stored"] == ended["total"]
+
+
 async def test_a_tenant_sees_its_own_money_only(api: ApiHome) -> None:
     await dear(api)
     made = await api.submit("sleep 0.05")

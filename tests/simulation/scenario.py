@@ -14,7 +14,7 @@ from tests.simulation.trouble import Trouble
 from windlass.control.janitor import Retention
 from windlass.core.errors import Conflict
 from windlass.core.model.ids import Millis, TenantId
-from windlass.core.model.money import Micros
+from windlass.core.model.money import Micros, PriceBook, Prices
 from windlass.core.model.resources import Resources
 from windlass.core.model.tenant import Budget, BurstPolicy, Quota, QuotaPolicy, Tenant
 from windlass.core.world.policy import Policy
@@ -66,6 +66,7 @@ def play(seed: int, judge: Any) -> Any:
             seed,
             nodes=nodes,
             tenants=TENANTS,
+            prices=Prices(every=PriceBook(stored_gigabyte_hour=3_600_000)),
             policy=Policy(unclaimed_volume_ttl_ms=Millis(60_000)),
             retention=Retention(sweep_ms=Millis(120_000), outbox_ms=Millis(86_400_000)),
             machine_options=_machine_options,

@@ -47,7 +47,8 @@ class Stager:
     async def announce(self, assignment: Assignment) -> None:
         """The volume, once it is staged; on record when this returns."""
         if not assignment.spec.guest:
-            await self._report(VolumeMade(volume=assignment.volume, node=self._node))
+            size = assignment.spec.volume_size_bytes
+            await self._report(VolumeMade(volume=assignment.volume, node=self._node, size_bytes=size))
 
     async def _fill(self, assignment: Assignment, progress: Progress) -> None:
         inputs = assignment.spec.inputs

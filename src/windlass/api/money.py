@@ -72,7 +72,8 @@ async def report_savings(here: Here, caller: Reader, query: Annotated[SavingsPar
     """From what really ran: idle, over-asked, cheaper elsewhere, each with what it rests on."""
     whose = _whose(here, caller, query)
     report = await here.plane.treasury.savings(whose, days=query.days)
-    return answer(money.savings_document(report.since, report.runs, report.measured, report.savings))
+    document = money.savings_document(report.since, report.runs, report.measured, report.savings, stored=report.stored)
+    return answer(document)
 
 
 @router.get("/tenants/{name}/burst", response_model=money.BurstList)

@@ -28,6 +28,7 @@ from windlass.core.world.records import (
     Outgoing,
     RunOver,
     Table,
+    VolumeStored,
     WorkerOver,
     decode,
     table_prefix,
@@ -201,7 +202,7 @@ def _over_at(outgoing: Outgoing) -> int:
             return run.ended_at or run.since
         case HookOver(hook=hook):
             return hook.tried_at or hook.not_before
-        case JobErased(at=at) | WorkerOver(at=at):
+        case JobErased(at=at) | WorkerOver(at=at) | VolumeStored(at=at):
             return at
         case Deeds(records=records):
             return records[-1].at

@@ -12,7 +12,7 @@ from windlass.control.brain import Brain
 from windlass.control.readmodel import ReadModel
 from windlass.core.admission.budget import job_cost
 from windlass.core.errors import Invalid
-from windlass.core.metering import segments_so_far
+from windlass.core.metering import segments_so_far, stored_segments
 from windlass.core.model.burst import BurstSession
 from windlass.core.model.calendar import Day, Month, day_of, month_of
 from windlass.core.model.costs import CostBy, CostQuery, CostRow
@@ -22,6 +22,7 @@ from windlass.core.model.money import Micros, Prices
 from windlass.core.model.run import Run
 from windlass.core.model.spending import BudgetMark
 from windlass.core.model.tenant import Budget
+from windlass.core.model.volume import Volume
 from windlass.core.savings import PoolOffer, Saving, find_savings
 from windlass.core.world import bursts
 from windlass.core.world.entry import Entry
@@ -48,6 +49,8 @@ class SavingsReport(Struct, frozen=True, kw_only=True):
     since: Day
     runs: int
     measured: int
+    stored: Micros
+    """What volumes cost in these days."""
     savings: tuple[Saving, ...]
 
 
@@ -89,16 +92,25 @@ class Treasury:
         runs = await self._read_model.metered(tenant, since=since, limit=_RUNS_JUDGED_MAX)
         found = find_savings(runs, partial(_offers, self._world))
         measured = sum(run.cpu_used_ms is not None and run.memory_peak_bytes is not None for run in runs)
-        return SavingsReport(since=since, runs=len(runs), measured=measured, savings=tuple(found))
+        asked = CostQuery(tenant=tenant, by=(), since=since, until=day_of(self._brain.clock.now()))
+        stored = Micros(sum(row.stored_cost for row in await self.costs(asked)))
+        return SavingsReport(since=since, runs=len(runs), measured=measured, stored=stored, savings=tuple(found))
 
     def _live(self, query: CostQuery) -> list[CostRow]:
-        now = self._brain.clock.now()
-        return [
+        now, tables = self._brain.clock.now(), self._world.tables
+        runs = [
             row
-            for run in self._world.tables.runs.values()
+            for run in tables.runs.values()
             if not run.is_over and (query.tenant is None or run.tenant == query.tenant)
             for row in _rows_of(run, query, self._name(run), now)
         ]
+        stored = [
+            row
+            for volume in tables.stored.values()
+            if query.tenant is None or volume.tenant == query.tenant
+            for row in _rows_stored(volume, query, now)
+        ]
+        return runs + stored
 
     def _name(self, run: Run) -> str:
         job = self._world.tables.jobs.get(run.job)
@@ -179,6 +191,23 @@ def _rows_of(run: Run, query: CostQuery, name: str, now: Millis) -> list[CostRow
     return [replace(row, runs=1) for row in rows.values()]
 
 
+def _rows_stored(volume: Volume, query: CostQuery, now: Millis) -> list[CostRow]:
+    parts = [part for part in stored_segments(volume, now) if query.since <= part.day <= query.until]
+    return [
+        CostRow(
+            tenant=volume.tenant if CostBy.TENANT in query.by else "",
+            pool=volume.pool if CostBy.POOL in query.by else "",
+            day=part.day if CostBy.DAY in query.by else None,
+            job=volume.job or "" if CostBy.JOB in query.by else "",
+            job_name=volume.job_name if CostBy.JOB in query.by else "",
+            cost=part.cost,
+            stored_cost=part.cost,
+            live_cost=part.cost,
+        )
+        for part in parts
+    ]
+
+
 def _key(row: CostRow) -> tuple[str, ...]:
     return row.tenant, row.pool, str(row.day), row.job
 
@@ -188,6 +217,7 @@ def _added(one: CostRow, other: CostRow) -> CostRow:
         one,
         cost=Micros(one.cost + other.cost),
         burst_cost=Micros(one.burst_cost + other.burst_cost),
+        stored_cost=Micros(one.stored_cost + other.stored_cost),
         live_cost=Micros(one.live_cost + other.live_cost),
         runs=one.runs + other.runs,
         span_ms=Millis(one.span_ms + other.span_ms),

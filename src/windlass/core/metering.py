@@ -1,4 +1,4 @@
-"""What a run costs, and a worker: measured milliseconds at prices that were fixed, cut at burst edges and UTC midnights.
+"""What a run, a worker and a stored volume cost: milliseconds at prices that were fixed, cut at burst edges and UTC midnights.
 
 Comes after the run's end. The parts are rounded by what is left of the whole, so they sum to the run to the micro-unit.
 """
@@ -8,10 +8,11 @@ from typing import Final
 
 from windlass.core.model.calendar import DAY_MS, next_day
 from windlass.core.model.ids import Millis
-from windlass.core.model.money import RATE_SCALE, Micros, rate
+from windlass.core.model.money import RATE_SCALE, Micros, rate, stored_rate
 from windlass.core.model.pool import Worker
 from windlass.core.model.run import Run
 from windlass.core.model.spending import Segment
+from windlass.core.model.volume import Volume
 
 _HOUR_MS: Final = 3_600_000
 
@@ -36,14 +37,25 @@ def cost_so_far(run: Run, now: Millis) -> Micros:
 
 def worker_segments(worker: Worker, end: Millis) -> tuple[Segment, ...]:
     """Of a worker that is gone: by the hour that it was there, cut at UTC midnights. Nothing where that has no price."""
-    begin = worker.ready_at
-    if begin is None or not worker.hour_price:
+    if worker.ready_at is None or not worker.hour_price:
         return ()
+    return _by_day(worker.ready_at, end, worker.hour_price, _HOUR_MS)
+
+
+def stored_segments(volume: Volume, end: Millis) -> tuple[Segment, ...]:
+    """Of a volume that is paid for, until `end`, cut at UTC midnights."""
+    if volume.stored_at is None:
+        return ()
+    return _by_day(volume.stored_at, end, stored_rate(volume.size_bytes, volume.hour_price), RATE_SCALE)
+
+
+def _by_day(begin: Millis, end: Millis, speed: int, scale: int) -> tuple[Segment, ...]:
+    """`speed` / `scale` micro-units a millisecond."""
     found: list[Segment] = []
     charged, at = 0, begin
     while at < end:
         until = Millis(min(end, next_day(at)))
-        part = (until - begin) * worker.hour_price // _HOUR_MS - charged
+        part = (until - begin) * speed // scale - charged
         charged += part
         found.append(Segment(start=at, span_ms=Millis(until - at), cost=Micros(part)))
         at = until

@@ -20,10 +20,11 @@ from windlass.control.plane import ControlPlane
 from windlass.control.readmodel import in_place
 from windlass.core.errors import Unavailable
 from windlass.core.model.ids import Millis, NodeId, RunId, VolumeId
+from windlass.core.model.money import Prices
 from windlass.core.model.node import Node
 from windlass.core.model.tenant import Tenant
 from windlass.core.world.policy import Policy
-from windlass.core.world.records import Table, parse_key
+from windlass.core.world.records import PRICES_KEY, Table, parse_key
 from windlass.ports.runtime import Machine
 from windlass.ports.store import Deposed, Item
 from windlass.testing.blobs import MemoryBlobs
@@ -235,8 +236,12 @@ class ServerHost:
             policy=cluster.policy,
             retention=cluster.retention,
         )
+        world, now = plane.brain.world, cluster.clock.now()
         for tenant in cluster.tenants:
-            plane.brain.world.set_tenant(tenant, now=cluster.clock.now())
+            world.set_tenant(tenant, now=now)
+        if world.tables.prices != cluster.prices:
+            with world.decision(now):
+                world.put(Table.PRICES, PRICES_KEY, cluster.prices)
         plane.brain.committer.nudge()
         self.plane = plane
         await plane.run()
@@ -320,6 +325,7 @@ class Cluster:
         tenants: tuple[Tenant, ...],
         policy: Policy,
         retention: Retention,
+        prices: Prices = Prices(),  # noqa: B008 — frozen
         machine_options: Callable[[], dict[str, Any]] = dict,
     ) -> None:
         self.loop = loop
@@ -332,6 +338,7 @@ class Cluster:
         self.tenants = tenants
         self.policy = policy
         self.retention = retention
+        self.prices = prices
         self.truth = WitnessedStore(self.history, loop)
         self._store_weather = _Plan()
         self.store = FaultyStore(self.truth, self._store_weather, sleep=anyio.sleep)

@@ -12,7 +12,7 @@ from windlass.core.model.resources import NOTHING, Resources
 from windlass.core.model.run import Run
 from windlass.core.model.spending import DayTotal
 from windlass.core.model.tenant import SHARE, Quota, Tenant
-from windlass.core.world.records import RunOver
+from windlass.core.world.records import RunOver, VolumeStored
 
 Line = Mapping[str, Any]
 
@@ -47,7 +47,7 @@ def quota_held(store: Sequence[Line]) -> Iterator[str]:
 
 
 def cost_once(store: Sequence[Line]) -> Iterator[str]:
-    """One record per run, whose parts sum to it; and the totals of the days are the sums of the runs."""
+    """One record per run, whose parts sum to it, and per volume; and the totals of the days are the sums of these."""
     charged: Counter[tuple[str, str, int]] = Counter()
     totals: dict[str, DayTotal] = {}
     seen: set[str] = set()
@@ -55,12 +55,17 @@ def cost_once(store: Sequence[Line]) -> Iterator[str]:
         key, value = line["key"], line["value"]
         if line["table"] == "totals" and value:
             totals[key] = convert(value, DayTotal)
-        if line["table"] != "outbox" or not value or value["type"] != "run-over":
+        if line["table"] != "outbox" or not value or value["type"] not in ("run-over", "volume-stored"):
+            continue
+        if key in seen:
+            yield f"{key} went into the ledger twice"
+        seen.add(key)
+        if value["type"] == "volume-stored":
+            stored = convert(value, VolumeStored)
+            for part in stored.segments:
+                charged[stored.volume.tenant, stored.volume.pool, part.day] += part.cost
             continue
         over = convert(value, RunOver)
-        if key in seen:
-            yield f"run {key} went into the ledger twice"
-        seen.add(key)
         span = sum(part.span_ms for part in over.segments)
         if over.segments and span != over.run.ran_ms:
             yield f"run {key} ran {over.run.ran_ms} ms and is charged for {span}"
@@ -71,7 +76,7 @@ def cost_once(store: Sequence[Line]) -> Iterator[str]:
     )
     for where in {*charged, *kept}:
         if charged[where] != kept[where]:
-            yield f"{where}: the total is {kept[where]}, its runs sum to {charged[where]}"
+            yield f"{where}: the total is {kept[where]}, its runs and volumes sum to {charged[where]}"
 
 
 def _exceeded(

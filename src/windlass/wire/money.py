@@ -54,6 +54,7 @@ class CostItem(Shape):
     uid: str | None = None
     cost: int
     burst_cost: int
+    stored_cost: int
     live_cost: int
     runs: int
     seconds: float
@@ -126,6 +127,7 @@ class SavingsAnswer(Shape):
     since: str
     runs: int
     measured: int
+    stored: int
     saves: dict[str, int]
     items: list[SavingItem]
 
@@ -188,11 +190,14 @@ def budget_document(
     }
 
 
-def savings_document(since: Day, runs: int, measured: int, savings: tuple[Saving, ...]) -> dict[str, Any]:
+def savings_document(
+    since: Day, runs: int, measured: int, savings: tuple[Saving, ...], *, stored: int
+) -> dict[str, Any]:
     return {
         "since": show_day(since),
         "runs": runs,
         "measured": measured,
+        "stored": stored,
         "saves": {kind.value: value for kind, value in by_kind(savings).items()},
         "items": [_saving(one) for one in savings],
     }
@@ -234,6 +239,7 @@ def _cost_item(query: CostQuery, row: CostRow) -> dict[str, Any]:
     return item | {
         "cost": row.cost,
         "burstCost": row.burst_cost,
+        "storedCost": row.stored_cost,
         "liveCost": row.live_cost,
         "runs": row.runs,
         "seconds": row.span_ms / 1000,

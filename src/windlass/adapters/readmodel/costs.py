@@ -10,9 +10,10 @@ from windlass.core.model.calendar import Day, day_of
 from windlass.core.model.costs import CostBy, CostQuery, CostRow, MeteredRun
 from windlass.core.model.ids import Millis, TenantId
 from windlass.core.model.money import Micros
-from windlass.core.world.records import RunOver, WorkerOver
+from windlass.core.world.records import RunOver, VolumeStored, WorkerOver
 
 _COLUMNS: Final = {CostBy.TENANT: "tenant", CostBy.POOL: "pool", CostBy.DAY: "day", CostBy.JOB: "job"}
+_PUT: Final = "INSERT OR REPLACE INTO costs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _metered = json.Decoder(MeteredRun)
 
 
@@ -36,10 +37,11 @@ def take(db: apsw.Connection, over: RunOver) -> None:
             part.span_ms,
             part.cost,
             part.is_burst,
+            False,
         )
         for ordinal, part in enumerate(over.segments)
     ]
-    db.executemany("INSERT OR REPLACE INTO costs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    db.executemany(_PUT, rows)
     line = MeteredRun(
         run=run.id,
         job=run.job,
@@ -74,10 +76,34 @@ def take_worker(db: apsw.Connection, over: WorkerOver) -> None:
             part.span_ms,
             part.cost,
             False,
+            False,
         )
         for ordinal, part in enumerate(over.segments)
     ]
-    db.executemany("INSERT OR REPLACE INTO costs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    db.executemany(_PUT, rows)
+
+
+def take_stored(db: apsw.Connection, over: VolumeStored) -> None:
+    """What a volume cost where it lay: its job's, but no run of it."""
+    volume = over.volume
+    rows = [
+        (
+            f"{volume.id}/{volume.stored_at}",
+            ordinal,
+            volume.tenant,
+            volume.pool,
+            part.day,
+            volume.job or "",
+            volume.job_name,
+            part.start,
+            part.span_ms,
+            part.cost,
+            False,
+            True,
+        )
+        for ordinal, part in enumerate(over.segments)
+    ]
+    db.executemany(_PUT, rows)
 
 
 def sums(db: apsw.Connection, query: CostQuery) -> tuple[CostRow, ...]:
@@ -86,7 +112,8 @@ def sums(db: apsw.Connection, query: CostQuery) -> tuple[CostRow, ...]:
     grouped = f"GROUP BY {', '.join(columns)}" if columns else ""
     order = "day, cost DESC" if CostBy.DAY in query.by else "cost DESC"
     sql = f"""SELECT {chosen} max(name), sum(cost) AS cost, sum(cost * is_burst),
-                count(DISTINCT iif(job = '', NULL, run)), sum(span_ms)
+                sum(cost * is_stored), count(DISTINCT iif(job = '' OR is_stored, NULL, run)),
+                sum(iif(is_stored, 0, span_ms))
               FROM costs WHERE (?1 IS NULL OR tenant = ?1) AND day BETWEEN ?2 AND ?3 {grouped}
               ORDER BY {order} LIMIT ?4"""  # noqa: S608 — columns are constants
     rows = db.execute(sql, (query.tenant, query.since, query.until, query.limit)).fetchall()
@@ -109,7 +136,7 @@ def drop(db: apsw.Connection, before: Day) -> None:
 
 def _row(query: CostQuery, row: tuple[Any, ...]) -> CostRow:
     keys = dict(zip(query.by, row, strict=False))
-    name, cost, burst, runs, span = row[len(query.by) :]
+    name, cost, burst, stored, runs, span = row[len(query.by) :]
     return CostRow(
         tenant=str(keys.get(CostBy.TENANT, "")),
         pool=str(keys.get(CostBy.POOL, "")),
@@ -118,6 +145,7 @@ def _row(query: CostQuery, row: tuple[Any, ...]) -> CostRow:
         job_name=str(name) if CostBy.JOB in keys else "",
         cost=Micros(int(cost)),
         burst_cost=Micros(int(burst)),
+        stored_cost=Micros(int(stored)),
         runs=int(runs),
         span_ms=Millis(int(span)),
     )

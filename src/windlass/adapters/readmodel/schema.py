@@ -84,6 +84,8 @@ _TOLD: Final = (
     "CREATE TABLE told (key TEXT PRIMARY KEY, doc BLOB NOT NULL) WITHOUT ROWID",
 )
 
-STEPS: Final = (_JOBS, _AUDIT, _EVENTS, _COSTS, _SCALING, _TOLD)
+_STORED: Final = ("ALTER TABLE costs ADD COLUMN is_stored INTEGER NOT NULL DEFAULT 0",)
+
+STEPS: Final = (_JOBS, _AUDIT, _EVENTS, _COSTS, _SCALING, _TOLD, _STORED)
 """A file of version n has had the first n; a new table is a new step."""
 VERSION: Final = len(STEPS)

@@ -31,6 +31,7 @@ from windlass.core.world.records import (
     Outgoing,
     RunOver,
     Table,
+    VolumeStored,
     WorkerOver,
     decode,
     parse_key,
@@ -100,6 +101,7 @@ class TakenIn:
         self._erasures: list[JobErased] = []
         self._over: list[RunOver] = []
         self._workers_over: list[WorkerOver] = []
+        self._stored: list[VolumeStored] = []
         self._volumes_gone: list[str] = []
         self._hooks: list[tuple[Hook, int]] = []
         self.touched: dict[JobId, None] = {}
@@ -127,6 +129,8 @@ class TakenIn:
             costs.take(db, over)
         for gone in self._workers_over:
             costs.take_worker(db, gone)
+        for stored in self._stored:
+            costs.take_stored(db, stored)
         for erased in self._erasures:
             self._erase(db, erased)
         if self._nodes:
@@ -265,6 +269,8 @@ class TakenIn:
                 self._workers_over += [outgoing] if outgoing.segments else []
                 if self._told.is_news(revision):
                     self._tell([narrate_gone(worker, at, revision=revision)])
+            case VolumeStored():
+                self._stored.append(outgoing)
             case Deeds(records=records):
                 self._rows["audit"].update((deed.number, audit.row(deed)) for deed in records)
 

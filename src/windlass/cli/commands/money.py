@@ -31,7 +31,7 @@ def cost(
     wants_all: bool,
     form: str,
 ) -> None:
-    """What runs cost, with what runs now counted until now.
+    """What runs and stored volumes cost, with what is there now counted until now.
 
     \b
       windlass cost
@@ -46,7 +46,8 @@ def cost(
     if not found["items"]:
         note(f"nothing was charged from {found['since']} to {found['until']}")
         return
-    show_table(money.cost_columns(found["by"]), money.cost_rows(found), form)
+    shown = money.cost_columns(found["by"], has_stored=money.has_stored(found))
+    show_table(shown, money.cost_rows(found), form)
     say(f"total {amount(found['total'])}, {found['since']} to {found['until']}")
 
 
@@ -64,6 +65,8 @@ def savings(ctx: click.Context, days: int, tenant: str | None, wants_all: bool, 
         return
     if found["items"]:
         show_table(money.SAVINGS, money.savings_rows(found), form)
+    if found.get("stored"):
+        say(f"stored volumes cost {amount(found['stored'])}; a shorter volumeTtl costs less")
     note(f"{found['runs']} runs since {found['since']}, {found['measured']} of them measured by their nodes")
 
 

@@ -24,15 +24,22 @@ _BAR = 24
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
-def cost_columns(by: Sequence[str]) -> Columns:
+def cost_columns(by: Sequence[str], *, has_stored: bool = False) -> Columns:
+    """`has_stored`: volumes are paid for here, as they are where somebody gave that a price."""
     names = [one.upper() for one in by]
     cut = [(name, 12) for name in names if name != "DAY"]
-    return columns((*names, "COST", "BURST", "LIVE", "RUNS", "RAN", ""), ("", 8), *cut, "LIVE", "BURST", "RAN", "")
+    stored = ("STORED",) if has_stored else ()
+    shown = (*names, "COST", "BURST", *stored, "LIVE", "RUNS", "RAN", "")
+    return columns(shown, ("", 8), *cut, "LIVE", "BURST", *stored, "RAN", "")
+
+
+def has_stored(found: Document) -> bool:
+    return any(item.get("storedCost") for item in found["items"])
 
 
 def cost_rows(found: Document) -> list[Row]:
     most = max((item["cost"] for item in found["items"]), default=0)
-    return [_cost_row(item, found["by"], most) for item in found["items"]]
+    return [_cost_row(item, found["by"], most, has_stored(found)) for item in found["items"]]
 
 
 def burst_rows(items: Iterable[Any]) -> list[Row]:
@@ -81,11 +88,12 @@ def bar(value: int, most: int, *, width: int = _BAR) -> str:
     return "█" * full + (_EIGHTHS[part] if part else "")
 
 
-def _cost_row(item: Document, by: Sequence[str], most: int) -> Row:
+def _cost_row(item: Document, by: Sequence[str], most: int, with_stored: bool) -> Row:
     return (
         *(str(item.get(one) or "-") for one in by),
         amount(item["cost"]),
         amount(item["burstCost"]) if item["burstCost"] else "-",
+        *([amount(item["storedCost"]) if item["storedCost"] else "-"] if with_stored else []),
         amount(item["liveCost"]) if item["liveCost"] else "-",
         str(item["runs"]),
         span(item["seconds"]),

@@ -10,10 +10,11 @@ from typing import Final
 from windlass.core.model.calendar import DAY_MS, Day, Month, day_start, month_first_day, month_of
 from windlass.core.model.ids import Millis, NodeId
 from windlass.core.model.job import PENDING, Job
-from windlass.core.model.money import RATE_SCALE, Micros, rate
+from windlass.core.model.money import RATE_SCALE, Micros, rate, stored_rate
 from windlass.core.model.resources import Resources
 from windlass.core.model.run import Intent, Run
 from windlass.core.model.spending import DayTotal
+from windlass.core.model.volume import Volume
 
 _RUN: Final = Intent.RUN
 
@@ -133,6 +134,10 @@ class Usage:
         """Of one day."""
         self._totals.note(old, new)
 
+    def note_stored(self, volume: Volume, sign: int) -> None:
+        """A volume that is paid for."""
+        self.live.note_stored(volume, sign)
+
 
 class Totals:
     """The days' totals. A month is summed up when somebody asks for it, and is kept summed up from then on."""
@@ -181,9 +186,10 @@ class Totals:
 
 
 class Accrual:
-    """What started runs have cost since some midnight, without looking at the runs: sums of rates, and of rates × starts.
+    """What started runs and stored volumes have cost since some midnight, without looking at them: sums of rates, and of
+    rates × starts.
 
-    Runs share a sum when they started on one day and their burst, if any, ends at one moment; those are few.
+    They share a sum when they started on one day and their burst, if any, ends at one moment; those are few.
     """
 
     __slots__ = ("_sums",)
@@ -201,6 +207,11 @@ class Accrual:
         if run.burst_until is not None and run.burst_until > started:
             dear = rate(run.needs, run.prices, factor=run.burst_factor) - plain
             self._add((day, run.burst_until), sign * dear, started)
+
+    def note_stored(self, volume: Volume, sign: int) -> None:
+        since = volume.stored_at
+        assert since is not None
+        self._add((Day(since // DAY_MS), None), sign * stored_rate(volume.size_bytes, volume.hour_price), since)
 
     def cost_since(self, day: Day, now: Millis) -> Micros:
         first = day_start(day)

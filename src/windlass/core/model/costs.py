@@ -38,8 +38,10 @@ class CostRow(Struct, frozen=True, kw_only=True):
     cost: Micros = Micros(0)
     burst_cost: Micros = Micros(0)
     """Part of `cost`."""
+    stored_cost: Micros = Micros(0)
+    """Part of `cost`: of volumes."""
     live_cost: Micros = Micros(0)
-    """Part of `cost`: of runs that are not over, until now."""
+    """Part of `cost`: of runs and volumes that are not over, until now."""
     runs: int = 0
     span_ms: Millis = Millis(0)
 

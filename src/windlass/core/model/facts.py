@@ -56,6 +56,8 @@ class RunRemoved(Struct, frozen=True, kw_only=True, tag=True, gc=False):
 class VolumeMade(Struct, frozen=True, kw_only=True, tag=True, gc=False):
     volume: VolumeId
     node: NodeId
+    size_bytes: int = 0
+    """As its job asked for it; nothing: not told, and not metered."""
 
 
 class VolumeGone(Struct, frozen=True, kw_only=True, tag=True, gc=False):

@@ -64,6 +64,11 @@ def cost(needs: Resources, span: Millis, prices: PriceBook = LIST_PRICES) -> Mic
     return Micros(cpu + memory + gpu)
 
 
+def stored_rate(size_bytes: int, hour_price: int) -> Rate:
+    """What storing so much costs a millisecond, at a price for a GB-hour."""
+    return Rate(size_bytes * hour_price * 1000)
+
+
 @lru_cache(maxsize=1 << 14)
 def rate(needs: Resources, prices: PriceBook = LIST_PRICES, *, factor: int = 1000) -> Rate:
     """What holding `needs` costs a millisecond; `factor` in thousandths. Few different needs are asked for, and each often."""

@@ -1,11 +1,14 @@
 """Named storage of a job (`artifacts-<job>`): outlives its run, has its own TTL, is found by uid alone."""
 
 from enum import StrEnum
+from typing import Final
 
 from msgspec import Struct
 
-from windlass.core.model.ids import JobId, Millis, NodeId, TenantId, VolumeId
+from windlass.core.model.ids import JobId, Millis, NodeId, PoolId, TenantId, VolumeId
 from windlass.core.model.job import Input
+
+_NAMED: Final = "artifacts-"
 
 
 class VolumeState(StrEnum):
@@ -32,6 +35,19 @@ class Volume(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Files copied in before the job came; it takes them over when it does."""
     expires_at: Millis | None = None
     """None while its job lives; then finished_at plus the volume TTL."""
+    stored_at: Millis | None = None
+    """Since when it is paid for: from when its node had it until it is judged or moved. None: it is not."""
+    size_bytes: int = 0
+    """What is paid for: as its job asked for it."""
+    hour_price: int = 0
+    """Micro-units a stored GB-hour, fixed then, as is"""
+    pool: PoolId = PoolId("")
+    """the pool of the node it lies on."""
+
+    @property
+    def job_name(self) -> str:
+        """For people."""
+        return self.name.removeprefix(_NAMED)
 
 
 def doomed_on(volume: Volume) -> frozenset[NodeId]:
@@ -43,4 +59,4 @@ def doomed_on(volume: Volume) -> frozenset[NodeId]:
 
 def volume_name(job_name: str) -> str:
     """What people see and say, on every home."""
-    return f"artifacts-{job_name}"
+    return f"{_NAMED}{job_name}"

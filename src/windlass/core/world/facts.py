@@ -19,7 +19,7 @@ from windlass.core.model.volume import VolumeState, doomed_on
 from windlass.core.world.accounts import settle_run
 from windlass.core.world.finish import finish
 from windlass.core.world.records import JOBS, OUTBOX, RUNS, VOLUMES, RunOver
-from windlass.core.world.spending import bill_run, why_stopped
+from windlass.core.world.spending import bill_run, priced, why_stopped
 from windlass.core.world.world import World, with_state
 
 _RUNNING: Final = JobState.RUNNING
@@ -48,7 +48,8 @@ def observe(world: World, fact: Fact, *, now: Millis) -> int:
             case VolumeMade():
                 volume = world.tables.volumes.get(fact.volume)
                 if volume is not None and volume.state is VolumeState.WAITING and volume.node == fact.node:
-                    world.put(VOLUMES, volume.id, replace(volume, state=VolumeState.PRESENT, since=now))
+                    made = replace(volume, state=VolumeState.PRESENT, since=now)
+                    world.put(VOLUMES, volume.id, priced(world, made, fact.node, fact.size_bytes, now))
             case VolumeGone():
                 _volume_gone(world, fact)
     return world.number

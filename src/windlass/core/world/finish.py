@@ -13,7 +13,7 @@ from windlass.core.model.money import Micros
 from windlass.core.model.run import Run
 from windlass.core.model.volume import Volume, VolumeState
 from windlass.core.world.records import JOBS, OUTBOX, SPECS, VOLUMES, JobErased, JobOver, Table
-from windlass.core.world.spending import count_job
+from windlass.core.world.spending import count_job, settle_storage
 from windlass.core.world.submit import name_id
 from windlass.core.world.world import World
 
@@ -79,6 +79,7 @@ def doom(world: World, volume: Volume, now: Millis) -> None:
     """Judged: its node is told until it says that the volume is gone. By id, so a namesake made since is safe."""
     if volume.state is VolumeState.DROPPING:
         return
+    volume = settle_storage(world, volume, now)
     if volume.node is None and not volume.left_on:
         world.drop(Table.VOLUMES, volume.id)
     else:

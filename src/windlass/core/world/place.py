@@ -22,6 +22,7 @@ from windlass.core.world.gate import WORKERS_USED, may_start, nodes_allowed
 from windlass.core.world.growth import count_use
 from windlass.core.world.offers import Offers
 from windlass.core.world.records import JOBS, RUNS, VOLUMES
+from windlass.core.world.spending import settle_storage
 from windlass.core.world.timers import Due
 from windlass.core.world.verdict import Hold, Start, Yields
 from windlass.core.world.world import World
@@ -157,6 +158,7 @@ def _settle_volume(world: World, job: Job, node: NodeId, now: Millis) -> None:
         return
     if known.node == node:
         return
+    known = settle_storage(world, known, now)
     left = {*known.left_on, *((known.node,) if known.node is not None else ())} - {node}
     moved = replace(known, node=node, left_on=tuple(sorted(left)), state=VolumeState.WAITING)
     world.put(VOLUMES, known.id, moved)

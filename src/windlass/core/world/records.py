@@ -157,7 +157,15 @@ class WorkerOver(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="wor
     segments: tuple[Segment, ...] = ()
 
 
-Outgoing = JobOver | RunOver | JobErased | HookOver | Deeds | ScalingStep | WorkerOver
+class VolumeStored(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="volume-stored"):
+    """A volume was judged, or its job moved on: what its having been stored there cost."""
+
+    volume: Volume
+    at: Millis
+    segments: tuple[Segment, ...] = ()
+
+
+Outgoing = JobOver | RunOver | JobErased | HookOver | Deeds | ScalingStep | WorkerOver | VolumeStored
 Money = Prices | DayTotal | BurstSession | BudgetMark
 Owner = Tenant | Gone | IssuedToken
 Place = Pool | Worker | Growth | Node

@@ -1,4 +1,4 @@
-"""Money in the World: a run's cost at its end, the totals of its days, budgets that warn and stop, a job's own maximum."""
+"""Money in the World: a run's cost at its end, a volume's when it goes, totals of days, budgets and limits."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -6,17 +6,19 @@ from typing import Final
 from msgspec.structs import replace
 
 from windlass.core.admission.budget import WARN_AT, job_cost, newly_passed
+from windlass.core.metering import stored_segments
 from windlass.core.model.amounts import money
 from windlass.core.model.calendar import Day, day_of, month_of
-from windlass.core.model.ids import JobId, Millis, TenantId
+from windlass.core.model.ids import JobId, Millis, NodeId, TenantId
 from windlass.core.model.job import Job
 from windlass.core.model.money import Micros
 from windlass.core.model.pool import Worker
 from windlass.core.model.run import Intent, Run
 from windlass.core.model.spending import BudgetMark, DayTotal, PoolTotal, Segment, total_id
 from windlass.core.model.tenant import SHARE, Budget
+from windlass.core.model.volume import Volume
 from windlass.core.world.bursts import bill_burst
-from windlass.core.world.records import TOTALS, Table
+from windlass.core.world.records import TOTALS, Table, VolumeStored
 from windlass.core.world.world import World
 
 COST_EXCEEDED = "CostExceeded"
@@ -58,6 +60,33 @@ def bill_worker(world: World, worker: Worker, parts: Sequence[Segment], now: Mil
         world.put(TOTALS, key, replace(known, pools=pools))
     if worker.payer in world.tables.tenants:
         check_budget(world, worker.payer, now)
+
+
+def priced(world: World, volume: Volume, node: NodeId, size_bytes: int, now: Millis) -> Volume:
+    """A volume that its node has: paid for from now on, where storing has a price. That is fixed here, as a run's is."""
+    tables = world.tables
+    owner, lies_on = tables.tenants.get(volume.tenant), tables.nodes.get(node)
+    if lies_on is None:
+        return volume
+    price = tables.prices.book(owner.tier if owner is not None else "", lies_on.pool).stored_gigabyte_hour
+    if not price or not size_bytes:
+        return volume
+    return replace(volume, stored_at=now, size_bytes=size_bytes, hour_price=price, pool=lies_on.pool)
+
+
+def settle_storage(world: World, volume: Volume, now: Millis) -> Volume:
+    """Part of the decision that judges or moves it: onto its tenant's totals, once. Answers the volume as not paid for."""
+    if volume.stored_at is None:
+        return volume
+    parts = stored_segments(volume, now)
+    world.put(Table.OUTBOX, f"volume-{volume.id}-{world.number}", VolumeStored(volume=volume, at=now, segments=parts))
+    for part in parts:
+        key = total_id(volume.tenant, part.day)
+        known = world.tables.totals.get(key) or DayTotal(tenant=volume.tenant, day=part.day)
+        total = known.pools.get(volume.pool, _NOTHING)
+        pools = {**known.pools, volume.pool: replace(total, cost=Micros(total.cost + part.cost))}
+        world.put(TOTALS, key, replace(known, pools=pools))
+    return replace(volume, stored_at=None)
 
 
 def count_job(world: World, job: Job) -> None:

@@ -86,6 +86,8 @@ class Tables(Kept):
         self.runs_on: defaultdict[NodeId, set[RunId]] = defaultdict(set)
         self._namesakes = Namesakes()
         self.volume_named = self._namesakes.newest
+        self.stored: dict[VolumeId, Volume] = {}
+        """Volumes that are paid for."""
         self.grown: set[NodeId] = set()
         """Nodes with more room than at the last placement: parked lanes may fit there now."""
         self.has_other_nodes = False
@@ -420,7 +422,19 @@ class Tables(Kept):
                 self._namesakes.add(new)
         if new is not None and new.expires_at is not None:
             self.timers.add(new.expires_at, _VOLUME_TTL, key)
+        if (old is not None and old.stored_at is not None) or (new is not None and new.stored_at is not None):
+            self._note_stored(key, old, new)
         return old
+
+    def _note_stored(self, key: VolumeId, old: Volume | None, new: Volume | None) -> None:
+        """Where storing has a price."""
+        if old is not None and old.stored_at is not None:
+            self.usage[old.tenant].note_stored(old, -1)
+            del self.stored[key]
+        if new is not None and new.stored_at is not None:
+            self.usage[new.tenant].note_stored(new, 1)
+            self.stored[key] = new
+            self.watch_budget(new.tenant)
 
     def _replace_key(self, key: str, new: Key | None) -> Key | None:
         if new is not None:
