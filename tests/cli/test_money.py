@@ -86,3 +86,30 @@ def test_what_is_no_amount_of_money_is_refused_before_it_is_sent(stub: Stub, win
     result = windlass("run", f"--max-cost={typed}", "--", "true")
     assert (result.exit_code, stub.asked) == (exits.USAGE, [])
     assert "expected one such as 250 or 0.05, six decimals at most" in result.stderr
+
+
+BOOK = {"coreHour": 50_000, "gigabyteHour": 10_000, "gpuHour": 2_500_000, "workerHour": 0, "storedGigabyteHour": 0}
+PRICES = {"every": BOOK, "pools": {"night": {**BOOK, "coreHour": 20_000}}, "tiers": {"enterprise": 80}}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (("--core-hour", "0.04"), {**PRICES, "every": {**BOOK, "coreHour": 40_000}}),
+        (
+            ("--pool", "day", "--gpu-hour", "2"),
+            {**PRICES, "pools": {**PRICES["pools"], "day": {**BOOK, "gpuHour": 2_000_000}}},
+        ),
+        (("--pool", "night", "--reset"), {**PRICES, "pools": {}}),
+        (("--tier", "premium=90"), {**PRICES, "tiers": {"enterprise": 80, "premium": 90}}),
+    ],
+)
+def test_prices_change_what_is_named_and_leave_the_rest(
+    stub: Stub, windlass: Invoke, options: tuple[str, ...], expected: object
+) -> None:
+    for method in ("GET", "PUT"):
+        stub.script(f"{method} /api/v1/prices", (200, PRICES))
+    result = windlass("prices", "set", *options)
+    assert result.exit_code == 0, result.output
+    assert stub.asked[-1].json == expected
+    assert "tier enterprise pays 80 %" in result.stdout

@@ -15,6 +15,7 @@ from windlass.core.model.tenant import Budget, Tenant, Tier
 from windlass.core.world.expiry import expire
 from windlass.core.world.facts import observe
 from windlass.core.world.place import place
+from windlass.core.world.prices import follow_setting, set_prices
 from windlass.core.world.records import PRICES_KEY, JobOver, Table
 from windlass.core.world.submit import submit
 from windlass.core.world.world import World
@@ -180,3 +181,16 @@ def test_prices_are_those_of_the_pool_and_tier_at_the_placing() -> None:
     over = end(world, run, Millis(NOW + HOUR))
     assert over is not None
     assert over.cost == 1_800_000
+
+
+def test_a_setting_of_prices_is_followed_once_and_what_an_admin_sets_after_it_holds() -> None:
+    world = a_home()
+    set_prices(world, Prices(every=UNIT, pools={PoolId("local"): UNIT}, tiers={"free": 300}), now=NOW)
+    dear = replace(UNIT, gpu_hour=9)
+    follow_setting(world, "one", every=dear, tiers=None, now=NOW)
+    assert world.tables.prices == Prices(every=dear, pools={PoolId("local"): UNIT}, tiers={"free": 300}, setting="one")
+    set_prices(world, Prices(every=UNIT), now=NOW)
+    follow_setting(world, "one", every=dear, tiers=None, now=NOW)
+    assert world.tables.prices == Prices(every=UNIT, setting="one")
+    follow_setting(world, "two", every=None, tiers={"free": 0}, now=NOW)
+    assert world.tables.prices == Prices(every=UNIT, tiers={"free": 0}, setting="two")

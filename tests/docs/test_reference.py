@@ -41,7 +41,6 @@ IDLE = {
     "spec.lostAfter": "lost_after_ms",
     "spec.collect": "collect",
     "spec.storageClass": "storage_class",
-    "spec.pvcSize": "volume_size_bytes",
     "spec.queueName": "queue_name",
 }
 """Kept for other homes, with what each is called inside."""

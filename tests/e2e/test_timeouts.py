@@ -4,7 +4,11 @@ from typing import Any
 
 from tests.e2e.server import WindlassServer
 
-SERVERS = {"WINDLASS_DEFAULT_TIMEOUT_SECONDS": "7200"}
+SERVERS = {
+    "WINDLASS_DEFAULT_TIMEOUT_SECONDS": "7200",
+    "WINDLASS_QUOTA": '{"cpu": "2", "jobs": null}',
+    "WINDLASS_PRICES": '{"every": {"coreHour": 7}, "tiers": {"premium": 50}}',
+}
 
 
 def timeout_of_a_new_job(server: WindlassServer) -> Any:
@@ -15,6 +19,11 @@ def timeout_of_a_new_job(server: WindlassServer) -> Any:
 def test_a_tenants_default_timeout_outlives_a_killed_server_whatever_the_setting_says() -> None:
     with WindlassServer(environ=SERVERS) as server:
         assert timeout_of_a_new_job(server) == 7200
+        quota = server.cli("tenants", "create", "vision", "--memory", "1Gi", "-o", "json").json()["spec"]["quota"]
+        assert (quota["cpu"], quota["memory"], quota["jobs"], quota["gpu"]) == ("2", "1Gi", None, 0)
+        prices = server.cli("prices", "list", "-o", "json").json()
+        assert (prices["every"]["coreHour"], prices["tiers"]) == (7, {"premium": 50})
+        server.cli("prices", "set", "--core-hour", "0.000009")
         server.client().change_tenant("local", {"defaultTimeout": "1h"})
         for settings in (SERVERS, {}):
             server.kill()
@@ -22,6 +31,7 @@ def test_a_tenants_default_timeout_outlives_a_killed_server_whatever_the_setting
             server.start()
             assert server.client().tenant("local")["spec"]["defaultTimeout"] == 3600
             assert timeout_of_a_new_job(server) == 3600
+            assert server.client().prices()["every"]["coreHour"] == 9, "set since, and the setting is the same or gone"
         server.client().change_tenant("local", {"defaultTimeout": None})
         assert timeout_of_a_new_job(server) is None
 

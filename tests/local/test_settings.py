@@ -27,6 +27,24 @@ def test_flags_win_over_variables_and_these_over_the_file(tmp_path: Path) -> Non
     assert load(environ, {}).port == 1002
 
 
+def test_quota_and_prices_are_tables_in_the_file_and_json_in_the_environment(tmp_path: Path) -> None:
+    content = '[quota]\ncpu = "500m"\n[prices.every]\ncoreHour = 3\n[prices.tiers]\npremium = 50\n'
+    (tmp_path / "windlass.toml").write_text(content)
+    settings = load({}, {"data_dir": tmp_path})
+    assert settings.quota is not None
+    assert settings.prices is not None
+    assert (settings.quota.cpu, settings.quota.jobs, settings.prices.thousandths()) == (500, 10, {"premium": 500})
+    book = settings.prices.book()
+    assert book is not None
+    assert (book.core_hour, book.gigabyte_hour) == (3, 10_000)
+    settings = load({"WINDLASS_QUOTA": '{"jobs": 3}'}, {"data_dir": tmp_path})
+    assert settings.quota is not None
+    assert (settings.quota.cpu, settings.quota.jobs) == (4000, 3)
+    with pytest.raises(Invalid) as refusal:
+        load({"WINDLASS_QUOTA": '{"cpu": "many"}', "WINDLASS_PRICES": '{"every": {"coreHour": -1}}'}, {})
+    assert [fault.field for fault in refusal.value.faults] == ["quota.cpu", "prices.every.coreHour"]
+
+
 @pytest.mark.parametrize(
     ("content", "code"), [("port = 99999", "settings"), ("colour = 1", "settings"), ("port =", "settings-syntax")]
 )

@@ -47,7 +47,7 @@ from windlass.wire.pool import PoolDocument
 from windlass.wire.pooling import ScaleRequest
 from windlass.wire.secret import LoginRequest, SecretRequest
 from windlass.wire.tenancy import TokenRequest
-from windlass.wire.tenant import TenantDocument
+from windlass.wire.tenant import STARTS_WITH, QuotaDocument, TenantDocument
 
 _ROUTERS: Final = (
     jobs.router,
@@ -97,9 +97,10 @@ def create_app(
     rates: Rates | None = None,
     has_open_metrics: bool = False,
     preset_image: str = "",
+    starts_with: QuotaDocument = STARTS_WITH,
 ) -> FastAPI:
     """`hosts` are the names this server goes by; empty takes any. `has_open_metrics` answers /metrics without a token: where only
-    this machine can ask. `preset_image` is what the inference preset runs by default."""
+    this machine can ask. `preset_image` is what the inference preset runs by default, `starts_with` what is left out of a quota."""
     limits = limits or ApiLimits()
     metrics = ApiMetrics(registry if registry is not None else CollectorRegistry())
     app = _bare(version)
@@ -119,6 +120,7 @@ def create_app(
         rates=rates or Rates(),
         signer=signer,
         has_open_metrics=has_open_metrics,
+        starts_with=starts_with,
         version=version,
     )
     _open_doors(app)

@@ -23,6 +23,7 @@ from windlass.ports.fetcher import Fetcher
 from windlass.ports.signer import Signer
 from windlass.wire.faults import invalid, show
 from windlass.wire.manifests import Manifests
+from windlass.wire.tenant import QuotaDocument
 
 REVISION_HEADER: Final = "windlass-revision"
 STALE_HEADER: Final = "windlass-stale"
@@ -58,6 +59,8 @@ class Context:
     rates: Rates
     signer: Signer
     has_open_metrics: bool
+    starts_with: QuotaDocument
+    """What is left out of a new tenant's quota."""
     version: str
 
 

@@ -106,7 +106,7 @@ def _may_see(caller: Identity, tenant: str) -> bool:
 
 def _read(here: Context, data: object, *, name: str = "") -> Tenant:
     known = here.plane.tenants.pools(TenantId(name))
-    wanted = read_tenant(data, pools=known)
+    wanted = read_tenant(data, pools=known, starts_with=here.starts_with)
     if name and wanted.id != name:
         raise invalid("the manifest", [Fault("metadata.name", f"is not the {name} of the address")])
     return wanted

@@ -19,6 +19,7 @@ from windlass.core.model.ids import LOCAL_TENANT
 from windlass.core.model.tenant import RateLimit
 from windlass.core.model.token import ROLE_ADMIN, IssuedToken
 from windlass.core.world.tokens import note_token
+from windlass.wire.tenant import STARTS_WITH
 
 if TYPE_CHECKING:
     from windlass.boot.local import Local
@@ -46,6 +47,7 @@ async def make_application(local: "Local", settings: Settings, installation: Ins
         rates=Rates(_rate(settings)),
         has_open_metrics=is_loopback,
         preset_image=settings.preset_image,
+        starts_with=settings.quota or STARTS_WITH,
     )
     return app, token
 

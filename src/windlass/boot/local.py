@@ -40,6 +40,7 @@ from windlass.core.model.tenant import Tenant
 from windlass.core.world.ground import Ground
 from windlass.core.world.policy import Policy
 from windlass.core.world.pools import SLICE, create_pool
+from windlass.core.world.prices import follow_setting
 from windlass.core.world.workers import join_node
 from windlass.ports.fetcher import Fetcher
 from windlass.ports.runtime import Machine, Runtime
@@ -125,6 +126,7 @@ async def open_local(
         _check_runs(plane, machine.kind, elsewhere=frozenset(plane.runtimes.others))
         node = _node(who, machine)
         _make_own_tenant(plane)
+        _follow_prices(plane, settings)
         _set_ground(plane, node)
         slices.nodes = nodes = Nodes(
             plane=plane, home=node, runtime=runtime, blobs=blobs, logs=logs, clock=clock, failpoints=failpoints
@@ -201,6 +203,14 @@ def _set_ground(plane: ControlPlane, node: Node) -> None:
         create_pool(world, Pool(id=LOCAL_POOL), world.tables.prices.pools.get(LOCAL_POOL), now=now)
     join_node(world, node, now=now)
     plane.brain.committer.nudge()
+
+
+def _follow_prices(plane: ControlPlane, settings: Settings) -> None:
+    said = settings.prices
+    if said is not None:
+        setting = said.model_dump_json(exclude_unset=True)
+        now = plane.clock.now()
+        follow_setting(plane.brain.world, setting, every=said.book(), tiers=said.thousandths(), now=now)
 
 
 def _make_own_tenant(plane: ControlPlane) -> None:

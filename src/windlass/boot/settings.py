@@ -18,6 +18,8 @@ from windlass.wire import names, quantities
 from windlass.wire.faults import faults_of
 from windlass.wire.identity import OidcIssuer
 from windlass.wire.kube import taints
+from windlass.wire.money import ListPrices
+from windlass.wire.tenant import QuotaDocument
 
 FILE_NAME = "windlass.toml"
 """Looked for in the data directory."""
@@ -125,6 +127,11 @@ class Settings(BaseModel):
     """Of these, how many may come together after a pause."""
     audit_days: int = Field(default=365, ge=1, le=3650)
     """How long audit records are kept."""
+    quota: QuotaDocument | None = None
+    """What is left out of a new tenant's manifest, named as it is there (in the environment: the table as JSON)."""
+    prices: ListPrices | None = None
+    """`every` and `tiers` as the API has them, in micro-units (in the environment: the table as JSON). Followed at a start that
+    finds them changed: what an admin sets after that holds."""
     kubernetes: KubernetesSettings | None = None
     """A cluster that is a pool of this server (in the environment: the table as JSON)."""
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
@@ -183,7 +190,14 @@ def _json(text: str) -> Any:
         return text  # no list of issuers, and said to be none with all other faults
 
 
-_READERS: Final = {"fetch_networks": _words, "oidc_networks": _words, "oidc": _json, "kubernetes": _json}
+_READERS: Final = {
+    "fetch_networks": _words,
+    "oidc_networks": _words,
+    "oidc": _json,
+    "quota": _json,
+    "prices": _json,
+    "kubernetes": _json,
+}
 """Of variables that hold more than one value."""
 
 

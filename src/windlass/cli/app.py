@@ -37,6 +37,7 @@ VERBS: Mapping[str, Verb] = {
     "queues": Verb(at=f"{_HERE}.queues:queues", section=LOOK, help="Who waits, and for what."),
     "cost": Verb(at=f"{_HERE}.money:cost", section=LOOK, help="What runs cost, by day, pool, job or tenant."),
     "savings": Verb(at=f"{_HERE}.money:savings", section=LOOK, help="Where money could be saved, with evidence."),
+    "prices": Verb(at=f"{_HERE}.prices:prices", section=LOOK, help="What things cost, by pool and by tier."),
     "cp": Verb(at=f"{_HERE}.files:cp", section=FILES, help="Copy files to or from a job."),
     "download": Verb(at=f"{_HERE}.files:download", section=FILES, help="Fetch a job's artifacts."),
     "copy-file": Verb(at=f"{_HERE}.files:copy_file", section=FILES, help="Let the server fetch a URL into a volume."),

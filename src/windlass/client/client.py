@@ -38,6 +38,7 @@ if TYPE_CHECKING:  # both cost imports that listing jobs does not need
 
 JOBS = "/api/v1/jobs"
 VOLUMES = "/api/v1/volumes"
+_PRICES = "/api/v1/prices"
 SECRETS = "/api/v1/secrets"
 REGISTRIES = "/api/v1/registries"
 BEGINNING = "0"
@@ -189,6 +190,13 @@ class Client(Governing, Pooling):
     def savings(self, **query: str | int | bool | None) -> Document:
         """`days`, `tenant`, `all`."""
         return cast(Document, self._get("/api/v1/cost-optimization/reports", query))
+
+    def prices(self) -> Document:
+        return cast(Document, self._get(_PRICES))
+
+    def set_prices(self, prices: Mapping[str, Any]) -> Document:
+        """All of them at once."""
+        return cast(Document, self._put(_PRICES, prices))
 
     def bursts(self, tenant: str) -> Document:
         return cast(Document, self._get(f"{_tenant(tenant)}/burst"))

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from windlass.control.brain import Brain
 from windlass.control.readmodel import ReadModel
 from windlass.core.admission.budget import job_cost
-from windlass.core.errors import Invalid
 from windlass.core.metering import segments_so_far, stored_segments
 from windlass.core.model.burst import BurstSession
 from windlass.core.model.calendar import Day, Month, day_of, month_of
@@ -26,8 +25,7 @@ from windlass.core.model.volume import Volume
 from windlass.core.savings import PoolOffer, Saving, find_savings
 from windlass.core.world import bursts
 from windlass.core.world.entry import Entry
-from windlass.core.world.pools import pool_ids
-from windlass.core.world.records import PRICES_KEY, Table
+from windlass.core.world.prices import set_prices
 from windlass.core.world.world import World
 
 log = structlog.get_logger()
@@ -155,21 +153,7 @@ class Treasury:
         return replace(known, pools={name: book for name, book in known.pools.items() if name not in shut})
 
     async def set_prices(self, prices: Prices) -> int:
-        """For what is placed from now on; a run keeps the prices it was placed at."""
-
-        def verb(now: Millis) -> None:
-            pools = pool_ids(self._world)
-            unknown = sorted(set(prices.pools) - pools)
-            if unknown:
-                raise Invalid(
-                    f"there is no pool {', '.join(unknown)}",
-                    code="pool-unknown",
-                    hint=f"there are: {', '.join(sorted(pools)) or 'none yet'}",
-                )
-            with self._world.decision(now):
-                self._world.put(Table.PRICES, PRICES_KEY, prices)
-
-        return (await self._brain.decide(verb))[1]
+        return (await self._brain.decide(lambda now: set_prices(self._world, prices, now=now)))[1]
 
 
 def _rows_of(run: Run, query: CostQuery, name: str, now: Millis) -> list[CostRow]:

@@ -21,6 +21,7 @@ from windlass.wire.schema import ResourcesShape, Shape
 _BOOK = PriceBook()
 Price = Annotated[int, Field(ge=bounds.MONEY.least, le=bounds.MONEY.most)]
 Percent = Annotated[int, Field(ge=0, le=1000)]
+TierName = Literal["free", "standard", "premium", "enterprise"]
 
 
 class PriceBookDocument(Strict):
@@ -42,8 +43,21 @@ class PricesDocument(Strict):
     every: PriceBookDocument
     pools: Annotated[dict[Name, PriceBookDocument], Field(max_length=bounds.POOLS_MAX)] = Field(default_factory=dict)
     """Instead of `every`, for these."""
-    tiers: dict[Literal["free", "standard", "premium", "enterprise"], Percent] = Field(default_factory=dict)
+    tiers: dict[TierName, Percent] = Field(default_factory=dict)
     """What a tier pays of it, in percent."""
+
+
+class ListPrices(Strict):
+    """A server's setting: the list prices, and what tiers pay of them. Pools have theirs in their manifests."""
+
+    every: PriceBookDocument | None = None
+    tiers: dict[TierName, Percent] | None = None
+
+    def book(self) -> PriceBook | None:
+        return None if self.every is None else _book(self.every)
+
+    def thousandths(self) -> dict[str, int] | None:
+        return None if self.tiers is None else _tiers(self.tiers)
 
 
 class CostItem(Shape):
@@ -136,7 +150,7 @@ def read_prices(document: PricesDocument) -> Prices:
     return Prices(
         every=_book(document.every),
         pools={PoolId(pool): _book(book) for pool, book in document.pools.items()},
-        tiers={tier: percent * 10 for tier, percent in document.tiers.items()},
+        tiers=_tiers(document.tiers),
     )
 
 
@@ -244,6 +258,10 @@ def _cost_item(query: CostQuery, row: CostRow) -> dict[str, Any]:
         "runs": row.runs,
         "seconds": row.span_ms / 1000,
     }
+
+
+def _tiers(percents: Mapping[TierName, int]) -> dict[str, int]:
+    return {tier: percent * 10 for tier, percent in percents.items()}
 
 
 def _book(document: PriceBookDocument) -> PriceBook:

@@ -135,13 +135,18 @@ class TenantDocument(Strict):
     status: Any = None
 
 
-def read_tenant(data: object, *, pools: Collection[PoolId]) -> Tenant:
+STARTS_WITH: Final = QuotaDocument()
+"""What is left out of a quota, where the settings say nothing else."""
+
+
+def read_tenant(data: object, *, pools: Collection[PoolId], starts_with: QuotaDocument = STARTS_WITH) -> Tenant:
     """What the document asks for, or Invalid with every fault. `pools` are those there are."""
-    document = validate(TenantDocument, data, what="the manifest", more=_unknown_pools(data, pools))
-    return to_core(document)
+    unknown = _unknown_pools(data, pools, by_default=starts_with.pools)
+    document = validate(TenantDocument, data, what="the manifest", more=unknown)
+    return to_core(document, starts_with)
 
 
-def to_core(document: TenantDocument) -> Tenant:
+def to_core(document: TenantDocument, starts_with: QuotaDocument = STARTS_WITH) -> Tenant:
     spec, tier = document.spec, Tier(document.spec.tier)
     rate, budget = spec.rate, spec.budget
     return Tenant(
@@ -150,7 +155,7 @@ def to_core(document: TenantDocument) -> Tenant:
         weight=spec.weight if spec.weight is not None else TIER_WEIGHTS[tier],
         is_tier_weight=spec.weight is None,
         policy=QuotaPolicy(spec.policy),
-        quota=_quota(spec.quota),
+        quota=_quota(_filled(spec.quota, starts_with)),
         burst=_burst(spec.burst),
         budget=None if budget is None else _budget(budget),
         rate=None if rate is None else RateLimit(per_second=rate.per_second, at_once=rate.at_once),
@@ -206,6 +211,12 @@ def merged(document: dict[str, Any], change: object) -> Any:
         known = result.get(name)
         result[name] = merged(known, value) if isinstance(known, dict) and isinstance(value, Mapping) else value
     return result
+
+
+def _filled(document: QuotaDocument, starts_with: QuotaDocument) -> QuotaDocument:
+    """What it does not name is as the settings have it. `null` is named: no limit."""
+    left_out = set(QuotaDocument.model_fields) - document.model_fields_set
+    return document.model_copy(update={name: getattr(starts_with, name) for name in left_out})
 
 
 def _quota(document: QuotaDocument) -> Quota:
@@ -265,11 +276,13 @@ def _budget(document: BudgetDocument) -> Budget:
     )
 
 
-def _unknown_pools(data: object, pools: Collection[PoolId]) -> list[Fault]:
+def _unknown_pools(data: object, pools: Collection[PoolId], *, by_default: list[str]) -> list[Fault]:
     """Judged on the document as written, so that it is named together with every other fault."""
     found = data
     for name in ("spec", "quota", "pools"):
         found = found.get(name) if isinstance(found, Mapping) else None
+    if found is None:
+        found = by_default
     if not isinstance(found, list):
         return []
     known = ", ".join(sorted(pools)) or "none yet"

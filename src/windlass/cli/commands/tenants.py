@@ -83,6 +83,8 @@ tenants.add_command(budget)
 @click.option("--weight", type=Number(), help="Its share beside others, 0.5 to 10.  [default: its tier's]")
 @click.option("--policy", type=click.Choice(POLICIES), help="When the quota is full.  [default: reject]")
 @click.option("--rate", type=click.IntRange(1), help="Requests a second; twice as many at once after a pause.")
+@click.option("--sla", metavar="TIME", help="Of jobs that name no deadline, such as 15m.")
+@click.option("--default-timeout", metavar="TIME", help="Of jobs that name no timeout, such as 2h.")
 @quota_options
 @output_option("table", "json", "yaml", "name")
 @click.pass_context
@@ -94,10 +96,12 @@ def create(
     weight: float | None,
     policy: str | None,
     rate: int | None,
+    sla: str | None,
+    default_timeout: str | None,
     form: str,
     **quota: Any,
 ) -> None:
-    """Create a tenant. What is not said is what a new one starts with: 4 cores, 8 GiB, 10 jobs.
+    """Create a tenant. What is not said is as the server's settings have it: else 4 cores, 8 GiB, 10 jobs.
 
     \b
       windlass tenants create vision --tier premium --cpu 16 --memory 64Gi --jobs 100
@@ -106,7 +110,8 @@ def create(
     given = {"tier": tier, "weight": weight, "policy": policy, "quota": _quota(quota)}
     spec = {key: value for key, value in given.items() if value not in (None, {})}
     if rate is not None:
-        spec["rate"] = {"perSecond": rate, "atOnce": 2 * rate}
+        spec["rate"] = _rate(rate, None)
+    spec |= _times(sla, default_timeout)
     document = {"apiVersion": "windlass.dev/v1", "kind": "Tenant", "metadata": {"name": name}, "spec": spec}
     made = client_of(ctx).create_tenant(document)
     if form == "table":
@@ -158,6 +163,40 @@ def set_weight(ctx: click.Context, name: str, weight: float) -> None:
     """Its share beside others, 0.5 to 10; counts from the next placing on."""
     made = client_of(ctx).change_tenant(name, {"weight": weight})
     say(f"tenant/{name} has weight {made['status']['weight']:g}")
+
+
+@tenants.command("set", cls=Command)
+@click.argument("name")
+@click.option("--tier", type=click.Choice(TIERS), help="Gives the weight 1, 2, 3 or 5, if it has none of its own.")
+@click.option("--sla", metavar="TIME|none", help="Of jobs that name no deadline, such as 15m.")
+@click.option("--default-timeout", metavar="TIME|none", help="Of jobs that name no timeout, such as 2h.")
+@click.option("--rate", type=Limit(is_count=True), metavar="N|none", help="Requests a second; none: the server's.")
+@click.option("--at-once", type=click.IntRange(1), help="Requests after a pause.  [default: twice the rate]")
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def set_tenant(
+    ctx: click.Context,
+    name: str,
+    tier: str | None,
+    sla: str | None,
+    default_timeout: str | None,
+    rate: Any,
+    at_once: int | None,
+    form: str,
+) -> None:
+    """Change what is named of a tenant, and leave the rest. Quota, weight, budget and burst have verbs of their own.
+
+    \b
+      windlass tenants set vision --sla 15m --default-timeout 2h --rate 50
+    """
+    if at_once is not None and not isinstance(rate, int):
+        raise click.UsageError("--at-once goes with --rate")
+    spec: dict[str, Any] = ({"tier": tier} if tier else {}) | _times(sla, default_timeout)
+    if rate is not None:
+        spec["rate"] = None if rate == NONE else _rate(rate, at_once)
+    if not spec:
+        raise click.UsageError("nothing to change; name what shall be another")
+    describe_tenant(client_of(ctx).change_tenant(name, spec), form)
 
 
 @tenants.command("delete", cls=Command)
@@ -254,6 +293,20 @@ def _quota(options: dict[str, Any]) -> dict[str, Any]:
         named.get(name, name): None if value == NONE else value for name, value in options.items() if value is not None
     }
     return given | ({"pools": [] if pools == ("any",) else list(pools)} if pools else {})
+
+
+def _rate(per_second: int, at_once: int | None) -> dict[str, int]:
+    return {"perSecond": per_second, "atOnce": 2 * per_second if at_once is None else at_once}
+
+
+def _times(sla: str | None, default_timeout: str | None) -> dict[str, Any]:
+    """As they were typed: the server has the one validator."""
+    given = {"sla": sla, "defaultTimeout": default_timeout}
+    return {name: None if text == NONE else _seconds(text) for name, text in given.items() if text is not None}
+
+
+def _seconds(text: str) -> str | int:
+    return int(text) if text.isdecimal() else text
 
 
 def _reserved(file: Path) -> int:

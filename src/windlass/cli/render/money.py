@@ -20,6 +20,8 @@ SAVINGS = columns(
     "EVIDENCE",
     ("TENANT", 8),
 )
+PRICES = columns(("POOL", "CORE", "MEMORY GB", "GPU", "WORKER", "STORED GB"), ("POOL", 12), "WORKER")
+"""Each for an hour."""
 _BAR = 24
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
@@ -40,6 +42,10 @@ def has_stored(found: Document) -> bool:
 def cost_rows(found: Document) -> list[Row]:
     most = max((item["cost"] for item in found["items"]), default=0)
     return [_cost_row(item, found["by"], most, has_stored(found)) for item in found["items"]]
+
+
+def price_rows(found: Document) -> list[Row]:
+    return [_price_row("every", found["every"]), *(_price_row(*one) for one in sorted(found["pools"].items()))]
 
 
 def burst_rows(items: Iterable[Any]) -> list[Row]:
@@ -99,6 +105,11 @@ def _cost_row(item: Document, by: Sequence[str], most: int, with_stored: bool) -
         span(item["seconds"]),
         Cell(bar(item["cost"], most), "blue", drawn=lambda width: bar(item["cost"], most, width=width)),
     )
+
+
+def _price_row(pool: str, book: Document) -> Row:
+    things = ("coreHour", "gigabyteHour", "gpuHour", "workerHour", "storedGigabyteHour")
+    return (pool, *(amount(book[thing]) for thing in things))
 
 
 def _advice(item: Document) -> str:

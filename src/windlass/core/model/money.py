@@ -49,6 +49,8 @@ class Prices(Struct, frozen=True, kw_only=True, omit_defaults=True):
     pools: dict[PoolId, PriceBook] = {}
     tiers: dict[str, int] = {}
     """Thousandths of the price; a tier not named pays all of it."""
+    setting: str = ""
+    """The server's setting as it was last followed: followed again only when it is another, so what an admin set since holds."""
 
     def book(self, tier: str, pool: PoolId) -> PriceBook:
         book = self.pools.get(pool, self.every)
