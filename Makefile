@@ -13,6 +13,13 @@ setup: ## the virtual environment, nothing else
 up: setup ## start Windlass on this machine
 	@$(V)/windlass up $(ARGS)
 
+COMPILED := $(CURDIR)/build/compiled
+compiled: setup-dev
+	@$(V)/python tools/compile $(COMPILED)
+
+up-compiled: compiled ## the same with the part that decides compiled: for large queues; needs a C compiler
+	@PYTHONPATH=$(COMPILED) $(V)/windlass up $(ARGS)
+
 setup-dev:
 	@tools/setup dev
 
@@ -21,6 +28,9 @@ parts: setup-dev ## the real servers the tests use (apt, when root on Debian)
 
 test: parts kube ## the whole suite, on real parts
 	@$(V)/python -m pytest $(ARGS)
+
+test-compiled: compiled ## the core's tests and the simulation, on the compiled part
+	@PYTHONPATH=$(COMPILED) $(V)/python -m pytest tests/core tests/simulation $(ARGS)
 
 SEEDS ?= 0..100
 simulate: setup-dev ## a soak: the control plane on virtual time, SEEDS=0..1000
@@ -59,4 +69,4 @@ bench-kube: parts kube ## plain batch Jobs of Kubernetes beside ours, in one run
 bench-swarm: parts ## Docker Swarm beside us, in one run
 	@$(V)/python -m bench.swarm
 
-.PHONY: kube test-kube help setup setup-dev up parts test simulate check format demo bench bench-slurm bench-swarm bench-kube
+.PHONY: kube test-kube help setup setup-dev up compiled up-compiled test-compiled parts test simulate check format demo bench bench-slurm bench-swarm bench-kube

@@ -41,6 +41,17 @@ def at_most(what: str, ours: float, floor: float, wanted: float, *, unit: str, b
     )
 
 
+def only_shown(what: str, ours: float, other: float, *, unit: str, beside: str) -> Figure:
+    return Figure(
+        what=what,
+        ours=f"{ours:,.2f} {unit}",
+        beside=f"{beside} {other:,.2f} {unit}",
+        ratio=ours / other,
+        wanted="only shown",
+        is_met=True,
+    )
+
+
 def show(title: str, figures: list[Figure]) -> None:
     print(f"\n{title}")
     for figure in figures:

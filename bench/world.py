@@ -6,19 +6,27 @@ numbers; a job's life here is four of them (accepted, placed, started, ended), m
 all it writes: records, accounts, totals, the last words for the history. The journal is taken and settled as the committer does.
 No store: what is measured is the deciding, in processor time, with the collector set as the server sets it and what people ask for
 made beforehand. Once more with nine of ten waiting jobs asking for what nobody has free.
+
+Each measurement is a process of its own: with the deciding part compiled (`make up-compiled`), and, to be seen beside it, as it is
+by `make up`.
 """
 
 import gc
+import os
 import random
+import subprocess
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count, cycle
+from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
-from bench.report import Figure, at_least
+from bench.report import Figure, at_least, only_shown
 from windlass.boot.tuning import tune
 from windlass.core.model.facts import RunEnded, RunStarted
 from windlass.core.model.ids import JobId, Millis, NodeId, PoolId, TenantId
@@ -34,6 +42,8 @@ from windlass.core.world.records import Table
 from windlass.core.world.submit import submit
 from windlass.core.world.world import World
 
+ROOT = Path(__file__).resolve().parents[1]
+COMPILED = ROOT / "build" / "compiled"
 DECISIONS, FLAT = 40_000, 0.8
 DECISIONS_MEASURED = 200_000
 TENTHS = 10
@@ -63,13 +73,24 @@ class Size(Struct, frozen=True, kw_only=True):
 
 
 def main() -> list[Figure]:
-    many, few, mostly_stuck = measure(Size()), measure(Size(jobs=100_000)), measure(Size(stuck=9))
+    subprocess.run([sys.executable, ROOT / "tools" / "compile", COMPILED], check=True)
+    many, few, mostly_stuck = (measured(size, COMPILED) for size in (Size(), Size(jobs=100_000), Size(stuck=9)))
+    interpreted = measured(Size(), ROOT / "src")
     return [
         at_least("decisions", many.mean, DECISIONS, 1.0, unit="/s", beside="the figure set"),
+        only_shown("the same, interpreted", interpreted.mean, DECISIONS, unit="/s", beside="the figure set"),
         at_least("a million queued", many.mean, few.mean, FLAT, unit="/s", beside="a tenth of them"),
         at_least("nine of ten unplaceable", mostly_stuck.mean, many.mean, FLAT, unit="/s", beside="none of them"),
         at_least("last tenth of the decisions", many.rates[-1], many.rates[0], FLAT, unit="/s", beside="the first"),
     ]
+
+
+def measured(size: Size, package: Path) -> "Measured":
+    """By a process that has `package` first on its path."""
+    path = os.pathsep.join((str(package), str(ROOT)))
+    command = [sys.executable, "-m", "bench.world", msgspec.json.encode(size).decode()]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, check=True, stdout=subprocess.PIPE)
+    return msgspec.json.decode(done.stdout, type=Measured)
 
 
 class Coming(Struct, frozen=True, gc=False):
@@ -198,6 +219,4 @@ class Town:
 
 
 if __name__ == "__main__":
-    from bench.report import show
-
-    show("world", main())
+    sys.stdout.buffer.write(msgspec.json.encode(measure(msgspec.json.decode(sys.argv[1], type=Size))))
