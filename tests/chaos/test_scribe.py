@@ -72,7 +72,7 @@ def test_a_stopped_scribe_of_a_killed_server_does_not_hold_up_the_next_one(serve
     server.start()
     after = [_submit(server.client(), number) for number in range(5, 10)]
     _stands_whole(server.client(), before + after)
-    assert not _is_there(old)
+    wait_for(lambda: not _is_there(old), DEADLINE_SECONDS, "the old scribe to be gone")
     assert _is_there(_scribe_of(server))
     assert "readmodel.scribe-lost" not in server.log.read_text()
 
@@ -80,7 +80,7 @@ def test_a_stopped_scribe_of_a_killed_server_does_not_hold_up_the_next_one(serve
 def test_the_scribe_ends_with_a_server_that_stops(server: WindlassServer) -> None:
     scribe = _scribe_of(server)
     server.stop()
-    assert not _is_there(scribe)
+    wait_for(lambda: not _is_there(scribe), DEADLINE_SECONDS, "the scribe to follow its server")
 
 
 def _submit(client: Client, number: int) -> str:
@@ -102,9 +102,21 @@ def _listed(client: Client) -> list[str]:
 
 
 def _scribe_of(server: WindlassServer) -> int:
-    children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
-    [found] = [int(pid) for pid in children if Path(f"/proc/{pid}/comm").read_text().strip() == "windlass-scribe"]
+    """Named by itself, a moment after it was made."""
+    [found] = wait_for(lambda: _scribes_of(server.pid), DEADLINE_SECONDS, "a scribe with its own name")
     return found
+
+
+def _scribes_of(server: int) -> list[int]:
+    children = Path(f"/proc/{server}/task/{server}/children").read_text().split()
+    return [int(pid) for pid in children if _name_of(pid) == "windlass-scribe"]
+
+
+def _name_of(pid: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:  # another child, that went while we looked
+        return ""
 
 
 def _end(pid: int) -> None:
@@ -116,5 +128,5 @@ def _is_there(pid: int) -> bool:
     """One that ended and was not waited for is gone all the same."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False

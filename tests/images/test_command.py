@@ -234,7 +234,8 @@ def test_kill_9_leaves_nothing_that_blocks_the_next_run(lab: Lab, tmp_path: Path
         assert_next_run_works(config, environment)
     finally:
         for pid in pulling(marker):
-            os.kill(pid, signal.SIGTERM)
+            with contextlib.suppress(ProcessLookupError):  # it may end by itself between our looking and our asking
+                os.kill(pid, signal.SIGTERM)
 
 
 def test_a_second_run_says_so_on_stderr_and_in_the_log_and_exits_1(lab: Lab, tmp_path: Path) -> None:

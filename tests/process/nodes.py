@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -74,6 +75,13 @@ class Node:
             if parent not in parents:
                 return pid
         raise LookupError("no executor")
+
+    def kill_executor(self) -> int:
+        """And wait until it is gone: who looks for it at once could find the one that is dying."""
+        pid = self.executor()
+        os.kill(pid, signal.SIGKILL)
+        assert until(DEADLINE_SECONDS, lambda: not is_alive(pid)), "a killed executor lives on"
+        return pid
 
     def stop(self) -> int:
         return subprocess.run(

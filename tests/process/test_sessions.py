@@ -32,7 +32,7 @@ async def test_a_terminal_is_reached_again_after_the_server_and_the_executor_wer
         async with runtime.attach(RunId("r-1")) as terminal:
             await terminal.send(b"first\n")
             await eventually(lambda: b"got-first" in (node.directory / "runs/r-1/stdout").read_bytes())
-    os.kill(node.executor(), signal.SIGKILL)
+    node.kill_executor()
     async with node.runtime() as successor:
         async with successor.attach(RunId("r-1")) as terminal:
             await terminal.send(b"second\n")

@@ -72,9 +72,7 @@ async def test_a_run_outlives_its_killed_executor(node: Node, ends: str) -> None
         await launch(runtime, "r-1", "sh", "-c", UNTIL_TOLD)
         before = await runtime.observe(RunId("r-1"))
         assert before.pid is not None
-        executor = node.executor()
-        os.kill(executor, signal.SIGKILL)
-        await eventually(lambda: not is_alive(executor))
+        executor = node.kill_executor()
         if ends == "while there is no executor":
             (node.volume / "go").touch()
             await eventually(lambda: "exit" in node.journal("r-1"))
@@ -99,7 +97,7 @@ async def test_waiting_survives_the_executor_being_killed_again_and_again(node: 
         tasks.start_soon(wait)
         for _ in range(5):
             await runtime.observe(RunId("r-1"))
-            os.kill(node.executor(), signal.SIGKILL)
+            node.kill_executor()
         (node.volume / "go").touch()
     assert codes == [5]
 
@@ -135,7 +133,7 @@ async def test_shim_and_executor_killed_together_are_found_out_by_the_next_execu
 async def test_a_start_that_was_written_down_but_not_made_is_never_made(node: Node) -> None:
     async with node.runtime() as runtime:
         await runtime.create(an_assignment("r-1", "touch", "ran"))
-        os.kill(node.executor(), signal.SIGKILL)
+        node.kill_executor()
         with (node.directory / "runs/r-1/journal").open("a") as journal:
             journal.write(json.dumps({"started": {}}) + "\n")
         await runtime.start(RunId("r-1"))
@@ -149,13 +147,13 @@ async def test_a_start_that_was_written_down_but_not_made_is_never_made(node: No
 async def test_a_line_that_a_power_cut_tore_was_never_written(node: Node, torn: bytes) -> None:
     async with node.runtime() as runtime:
         await runtime.create(an_assignment("r-1", "touch", "ran"))
-        os.kill(node.executor(), signal.SIGKILL)
+        node.kill_executor()
         with (node.directory / "runs/r-1/journal").open("ab") as journal:
             journal.write(b'{"started": {}}\n' + torn)
         for _ in range(2):  # also for the executor after the one that wrote it off
             seen = await finish(runtime, "r-1")
             assert (seen.phase, seen.exit_code) == (Phase.EXITED, 137)
-            os.kill(node.executor(), signal.SIGKILL)
+            node.kill_executor()
         await runtime.start(RunId("r-1"))
     assert not (node.volume / "ran").exists()
 
@@ -184,7 +182,7 @@ async def test_killing_the_executor_at_random_moments_loses_and_doubles_nothing(
                 tasks.start_soon(one, number)
                 if number % 12 == 0:
                     await runtime.observe(RunId("r-0"))
-                    os.kill(node.executor(), signal.SIGKILL)
+                    node.kill_executor()
     ran = (node.volume / "ran").read_text().split()
     assert len(ended) == 60
     assert len(ran) == len(set(ran))
@@ -199,7 +197,7 @@ async def test_a_stop_outlives_the_executor_that_ordered_it(node: Node) -> None:
         pid = (await runtime.observe(RunId("r-1"))).pid
         tasks.start_soon(lambda: runtime.stop(RunId("r-1"), grace_ms=Millis(500)))
         await eventually(lambda: (node.directory / "runs/r-1/stdout").read_bytes() == b"asked\n")
-        os.kill(node.executor(), signal.SIGKILL)
+        node.kill_executor()
         assert pid is not None
         await eventually(lambda: not is_alive(pid))
         assert (await finish(runtime, "r-1")).exit_code == 137
@@ -209,7 +207,7 @@ async def test_a_later_executor_can_stop_what_an_earlier_one_started(node: Node)
     async with node.runtime() as runtime:
         await launch(runtime, "r-1", "sh", "-c", "trap 'exit 9' TERM; touch ready; while :; do sleep 0.02; done")
         await eventually((node.volume / "ready").exists)
-        os.kill(node.executor(), signal.SIGKILL)
+        node.kill_executor()
         await runtime.stop(RunId("r-1"), grace_ms=Millis(60_000))
         assert (await runtime.observe(RunId("r-1"))).exit_code == 9
 
@@ -263,7 +261,8 @@ async def test_stop_ends_every_run_and_the_executor(node: Node) -> None:
 async def test_stop_also_ends_the_runs_of_an_executor_that_was_killed(node: Node) -> None:
     async with node.runtime() as runtime:
         await launch(runtime, "r-1", "sleep", "3600")
-        os.kill(node.executor(), signal.SIGKILL)
+        await eventually(lambda: len(marked("r-1")) == 1)
+        node.kill_executor()
     assert len(marked("r-1")) == 1
     assert node.stop() == 0
     assert marked("r-1") == []
@@ -349,8 +348,10 @@ async def test_a_removed_socket_comes_back_and_a_removed_directory_ends_the_exec
         async with node.runtime() as second:
             assert await second.observe_all() == ()
         assert node.executor() == executor
-        shutil.rmtree(node.directory)
+        # At once: piece by piece, the socket would come back while the rest is being removed.
+        gone = node.directory.rename(node.directory.with_name("gone"))
         await eventually(lambda: not is_alive(executor))
+        shutil.rmtree(gone)
 
 
 def _start_impatient(node: Node) -> None:
@@ -437,7 +438,7 @@ async def test_a_strangers_process_is_not_taken_for_a_lost_runs(node: Node, stal
     with subprocess.Popen(["sleep", "600"], start_new_session=True) as stranger:
         async with node.runtime() as runtime:
             await runtime.create(an_assignment("r-1", "true"))
-            os.kill(node.executor(), signal.SIGKILL)
+            node.kill_executor()
             ticks = family.start_ticks(stranger.pid)
             running = {"shim": stranger.pid, "pid": stranger.pid, "started_wall": 1.5}
             running |= {"pid_ticks": ticks, "boot": "another"} if stale == "another boot" else {"pid_ticks": ticks - 1}
