@@ -1,10 +1,12 @@
-"""The brute-force reference: first come first served, and weighted fair queueing, over lists, in quadratic time.
+"""The brute-force reference: first come first served, weighted fair queueing, without and with deadlines, over lists, in quadratic
+time; and the figures of what it did, each by its definition.
 
 Written from the fair queue's README and nothing else of the product: no heap, no lanes, no records. Who is next is found by
 looking at everyone who waits.
 """
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 from statistics import median_high
 
 HOUR = 3_600_000
@@ -21,6 +23,7 @@ class Wish:
     ran: int
     expected: int | None
     priority: int
+    due: int | None = None
 
 
 @dataclass
@@ -44,7 +47,13 @@ class Running:
 
 
 def serve(
-    wishes: list[Wish], nodes: list[tuple[int, int]], weights: dict[str, int], *, is_fair: bool
+    wishes: list[Wish],
+    nodes: list[tuple[int, int]],
+    weights: dict[str, int],
+    *,
+    is_fair: bool,
+    has_deadlines: bool = False,
+    is_backfilling: bool = True,
 ) -> list[tuple[int, int]]:
     """(wish, moment it began), in the order of the placings. `nodes` are (cores, GiB)."""
     tenants = {wish.tenant: Standing(weight=weights.get(wish.tenant, 1000)) for wish in wishes}
@@ -53,11 +62,17 @@ def serve(
     running: list[Running] = []
     begun: list[tuple[int, int]] = []
     virtual_now = 0
+    now = -1
+    lead = _lead(nodes, [standing.weight for standing in tenants.values()])
+    leads = (0, lead // 2, lead)
     promise: tuple[int, int] | None = None
     coming = sorted(range(len(wishes)), key=lambda at: (wishes[at].at, at))
     while coming or running:
-        now = min([wishes[coming[0]].at] if coming else [], default=None)
-        now = min([moment for moment in (now, *(run.ends for run in running)) if moment is not None])
+        moments = [wishes[coming[0]].at] if coming else []
+        moments += [run.ends for run in running]
+        if has_deadlines:
+            moments += [at for w in waiting for at in _urgent_from(wishes[w]) if at > now]
+        now = min(moments)
         for run in [run for run in running if run.ends == now]:
             running.remove(run)
             wish = wishes[run.wish]
@@ -70,8 +85,12 @@ def serve(
         blocked: set[tuple[int, int]] = set()
         yielding: set[tuple[int, int]] = set()
 
-        def turn(w: int) -> tuple[int, int, int]:
-            return (tenants[wishes[w].tenant].finish if is_fair else 0, -wishes[w].priority, w)
+        levels = {w: _level(wishes[w], now) if has_deadlines else 0 for w in waiting}
+
+        def turn(w: int, levels: dict[int, int] = levels) -> tuple[int, int, int, int]:
+            wish, level = wishes[w], levels[w]
+            tag = tenants[wish.tenant].finish - leads[level] if is_fair else 0
+            return (tag, -level, wish.at + (wish.due or 0) if level else -wish.priority, w)
 
         def first_of(shapes: set[tuple[int, int]]) -> int | None:
             return min((w for w in waiting if (wishes[w].cores, wishes[w].gib) in shapes), key=turn, default=None)
@@ -98,7 +117,7 @@ def serve(
             if node is None:
                 blocked.add((wish.cores, wish.gib))
                 continue
-            if first is not None and turn(first) < turn(chosen):
+            if is_backfilling and first is not None and turn(first) < turn(chosen):
                 shape = (wishes[first].cores, wishes[first].gib)
                 if shape in yielding:
                     yielding.discard(shape)
@@ -128,9 +147,28 @@ def serve(
             running.append(Running(chosen, node, now, now + wish.ran, charged))
             is_last = not any(wishes[w].tenant == wish.tenant for w in waiting)
             others = _others(tenants, wish.tenant)
-            virtual_now = max(virtual_now, _charge(tenants[wish.tenant], charged, virtual_now, is_last, others))
+            start = _charge(tenants[wish.tenant], charged, virtual_now, is_last, others)
+            virtual_now = max(virtual_now, start - leads[levels[chosen]])
             begun.append((chosen, now))
     return begun
+
+
+def _urgent_from(wish: Wish) -> list[int]:
+    """When it is at risk, critical, missed."""
+    if wish.due is None:
+        return []
+    return [wish.at + wish.due - wish.due * (1000 - part) // 1000 for part in (700, 900, 1000)]
+
+
+def _level(wish: Wish, now: int) -> int:
+    """What is missed stays critical."""
+    return min(2, sum(at <= now for at in _urgent_from(wish)))
+
+
+def _lead(nodes: list[tuple[int, int]], weights: list[int]) -> int:
+    """A tenth of what all nodes give in an hour, divided by all weights."""
+    rates = [cores * 1_000_000_000 * CORE_HOUR + (gib << 30) * GIGABYTE_HOUR for cores, gib in nodes]
+    return (sum(rates) * HOUR // (1_000_000_000 * HOUR)) * 100 // max(sum(weights), 1000)
 
 
 def _opening(
@@ -199,3 +237,77 @@ def _settle(standing: Standing, wish: Wish, run: Running, virtual_now: int, wait
     owed = max(standing.owed, min(standing.owed + over - back, max(0, others - standing.mark) * 2))
     standing.finish -= back
     standing.owed = owed if waits else 0
+
+
+# — what it came to —
+
+
+@dataclass
+class Measured:
+    waits: tuple[int, int, int]
+    """Of a hundred jobs so many waited no longer: 50, 95, 99."""
+    utilisation: float
+    jain: float | None
+    missed: int
+    cost: int
+
+
+def figures(
+    wishes: list[Wish], begun: list[tuple[int, int]], nodes: list[tuple[int, int]], weights: dict[str, int]
+) -> Measured:
+    """Of one in which every wish was served, once."""
+    began = dict(begun)
+    waits = [began[w] - wish.at for w, wish in enumerate(wishes)]
+    end = max(began[w] + wish.ran for w, wish in enumerate(wishes))
+    used = sum(wish.cores * wish.ran for wish in wishes)
+    return Measured(
+        waits=(_no_longer(waits, 50), _no_longer(waits, 95), _no_longer(waits, 99)),
+        utilisation=round(used / (sum(cores for cores, _ in nodes) * end), 4),
+        jain=_fairness(wishes, began, end, weights),
+        missed=sum(wish.due is not None and wait > wish.due for wish, wait in zip(wishes, waits, strict=True)),
+        cost=sum(_micros(wish, wish.ran) for wish in wishes),
+    )
+
+
+def _no_longer(waits: list[int], percent: int) -> int:
+    return min(wait for wait in waits if sum(one <= wait for one in waits) * 100 >= percent * len(waits))
+
+
+def _fairness(wishes: list[Wish], began: dict[int, int], end: int, weights: dict[str, int]) -> float | None:
+    """Jain's index in each hundredth of the time, over those who wait all through it; the mean, by how many they are."""
+    found: list[tuple[float, int]] = []
+    for part in range(100):
+        since, to = Fraction(part * end, 100), Fraction((part + 1) * end, 100)
+        shares = [
+            _given(wishes, began, tenant, part * end // 100, (part + 1) * end // 100) / weights[tenant]
+            for tenant in sorted({wish.tenant for wish in wishes})
+            if _waits_through(wishes, began, tenant, since, to)
+        ]
+        if len(shares) > 1:
+            squares = sum(share**2 for share in shares)
+            found.append((sum(shares) ** 2 / (len(shares) * squares) if squares else 1.0, len(shares)))
+    return round(sum(one * size for one, size in found) / sum(size for _, size in found), 4) if found else None
+
+
+def _waits_through(wishes: list[Wish], began: dict[int, int], tenant: str, since: Fraction, to: Fraction) -> bool:
+    at: Fraction | int = since
+    while at < to:
+        reach = [began[w] for w, wish in enumerate(wishes) if wish.tenant == tenant and wish.at <= at < began[w]]
+        if not reach:
+            return False
+        at = max(reach)
+    return True
+
+
+def _given(wishes: list[Wish], began: dict[int, int], tenant: str, since: int, to: int) -> int:
+    """Price an hour × the time it was held in there."""
+    return sum(
+        _micros(wish, HOUR) * max(0, min(to, began[w] + wish.ran) - max(since, began[w]))
+        for w, wish in enumerate(wishes)
+        if wish.tenant == tenant
+    )
+
+
+def _micros(wish: Wish, span: int) -> int:
+    cores = wish.cores * span * CORE_HOUR // (1000 * HOUR)
+    return cores + (wish.gib << 30) * span * GIGABYTE_HOUR // (1000 * 1_000_000_000 * HOUR)

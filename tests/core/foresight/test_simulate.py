@@ -5,13 +5,13 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from tests.core.foresight.reference import Wish, serve
+from tests.core.foresight.reference import Wish, figures, serve
 from windlass.core.errors import Invalid
 from windlass.core.foresight.generate import Making, generate
 from windlass.core.foresight.measures import compare, jain, measure, percentile, spread
 from windlass.core.foresight.simulate import Outcome, simulate
 from windlass.core.foresight.trace import SimPool, Trace, TracedJob, in_order
-from windlass.core.foresight.variant import parse_variant
+from windlass.core.foresight.variant import Order, parse_variant
 from windlass.core.model.ids import Millis, PoolId, TenantId
 from windlass.core.model.resources import Resources
 
@@ -42,6 +42,7 @@ def suited(words: str, wishes: list[Wish]) -> str:
 
 
 def wishes_of(chance: random.Random) -> list[Wish]:
+    deadlines = random.Random(chance.random())
     wishes = [
         Wish(
             at=chance.randrange(0, 40) * 1000,
@@ -57,6 +58,7 @@ def wishes_of(chance: random.Random) -> list[Wish]:
     first = min(wish.at for wish in wishes)
     for wish in wishes:
         wish.at -= first  # a trace begins with its first job
+        wish.due = deadlines.choice((None, None, 20_000, 60_000, 300_000))
     return sorted(wishes, key=lambda wish: wish.at)
 
 
@@ -69,6 +71,7 @@ def trace_of(wishes: list[Wish], nodes: int, cores: int) -> Trace:
             Millis(wish.ran),
             Millis(wish.expected) if wish.expected is not None else None,
             wish.priority,
+            due_ms=Millis(wish.due) if wish.due is not None else None,
         )
         for wish in wishes
     ]
@@ -76,15 +79,47 @@ def trace_of(wishes: list[Wish], nodes: int, cores: int) -> Trace:
     return Trace(jobs=tuple(jobs), pools=(SimPool(name=PoolId("p"), nodes=nodes, each=each),))
 
 
-@pytest.mark.parametrize("words", ["fifo", "wfq", "wfq weight.a=3 weight.c=0.5"])
-def test_every_start_is_the_one_the_brute_force_reference_finds(words: str) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        "fifo",
+        "wfq",
+        "wfq weight.a=3 weight.c=0.5",
+        "wfq backfill=off",
+        "deadlines backfill=off",
+        "deadlines weight.a=3 weight.c=0.5 backfill=off",
+    ],
+)
+def test_every_start_and_every_figure_is_what_the_brute_force_reference_finds(words: str) -> None:
     variant = parse_variant(words)
+    shared = missed = 0
     for seed in SEEDS:
         chance = random.Random(seed)
-        wishes, nodes = wishes_of(chance), chance.randrange(1, 4)
+        wishes, nodes = wishes_of(chance), [(4, 4)] * chance.randrange(1, 4)
         weights = {tenant: variant.weight(TenantId(tenant)) for tenant in "abc"}
-        expected = serve(wishes, [(4, 4)] * nodes, weights, is_fair=words != "fifo")
-        assert begun(trace_of(wishes, nodes, 4), suited(words, wishes)) == expected, f"seed {seed}"
+        expected = serve(
+            wishes,
+            nodes,
+            weights,
+            is_fair=variant.order is not Order.FIFO,
+            has_deadlines=variant.order is Order.DEADLINES,
+            is_backfilling=variant.is_backfilling,
+        )
+        trace = trace_of(wishes, len(nodes), 4)
+        outcome = simulate(trace, parse_variant(suited(words, wishes)))
+        assert [(run.job, run.began) for run in outcome.runs] == expected, f"seed {seed}"
+        found, reference = measure(trace, outcome), figures(wishes, expected, nodes, weights)
+        assert (found.waits.p50_ms, found.waits.p95_ms, found.waits.p99_ms) == reference.waits, f"seed {seed}"
+        assert found.jain == pytest.approx(reference.jain, abs=0.0002), f"seed {seed}: rounded once, and sums of floats"
+        assert (found.utilisation, found.missed, found.cost_micros) == (
+            reference.utilisation,
+            reference.missed,
+            reference.cost,
+        ), f"seed {seed}"
+        shared += found.jain is not None
+        missed += found.missed
+    assert shared > len(SEEDS) // 2
+    assert missed > len(SEEDS)
 
 
 def test_first_come_first_served_lets_the_first_tenant_go_first_and_the_fair_queue_takes_turns() -> None:
