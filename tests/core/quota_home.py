@@ -5,6 +5,10 @@ counts for itself.
 """
 
 from collections import Counter
+from collections.abc import Iterable
+from datetime import date
+from fractions import Fraction
+from math import floor
 from random import Random
 from typing import Any
 
@@ -12,10 +16,11 @@ from msgspec.structs import replace
 
 from windlass.core.admission.usage import Usage
 from windlass.core.errors import OverLimit, WindlassError
-from windlass.core.model.calendar import Day, day_of, month_of
+from windlass.core.model.calendar import Day, day_of, month_of, show_day
 from windlass.core.model.facts import RunEnded, RunStarted
 from windlass.core.model.ids import Millis, PoolId, RunId, TenantId
-from windlass.core.model.money import Micros, PriceBook, Prices
+from windlass.core.model.job import Job, JobState
+from windlass.core.model.money import RATE_SCALE, Micros, PriceBook, Prices
 from windlass.core.model.resources import NOTHING, Resources
 from windlass.core.model.run import Run, RunState
 from windlass.core.model.tenant import Budget, BurstPolicy, Quota, QuotaPolicy, Tenant
@@ -57,6 +62,9 @@ class QuotaHome:
         self.charged: Counter[tuple[TenantId, PoolId, Day]] = Counter()
         self.ended: set[RunId] = set()
         self.accepted = 0
+        self.came: Counter[tuple[TenantId, str]] = Counter()
+        """Accepted, by month; and those of them that are durable."""
+        self._came_for_good: Counter[tuple[TenantId, str]] = Counter()
         self.refusals: Counter[str] = Counter()
         self.placed = 0
         self.commit(Random(0))
@@ -82,6 +90,7 @@ class QuotaHome:
         except WindlassError as refused:
             self._note(refused)
         else:
+            self.came[tenant, show_day(day_of(self.now))[:7]] += 1
             self._check_accepted(tenant)
 
     def place(self, chance: Random) -> None:
@@ -155,10 +164,12 @@ class QuotaHome:
             if isinstance(entry.new, RunOver):
                 self._charge(entry.new)
         self.world.journal.settle()
+        self._came_for_good = Counter(self.came)
 
     def refuse(self, chance: Random) -> None:
         """The store would not have it: all since the last commit is taken back, and was never charged."""
         self.world.undo_uncommitted()
+        self.came = Counter(self._came_for_good)
 
     def restart(self, chance: Random) -> None:
         """A World rebuilt from the store equals the live one; and goes on."""
@@ -179,16 +190,7 @@ class QuotaHome:
     def check_books(self) -> None:
         """Nothing is leaked: what is kept up to date record by record is what a look at all records gives."""
         for tenant in TENANTS:
-            counted = Usage()
-            for job in self.world.tables.jobs.values():
-                if job.tenant == tenant:
-                    counted.note_job(job, 1)
-            for run in self._runs(tenant):
-                counted.note_run(run, 1)
-            for total in self.world.tables.totals.values():
-                if total.tenant == tenant:
-                    counted.note_total(None, total)
-            assert _told(counted, self.now) == _told(self.world.tables.usage[tenant], self.now)
+            assert _told(self.world.tables.usage[tenant], self.now) == self._counted(tenant)
 
     def check_money(self) -> None:
         """After a commit: the totals of the store are the sums of its runs, each charged once."""
@@ -235,25 +237,26 @@ class QuotaHome:
     def _check_accepted(self, owner: TenantId) -> None:
         """Under `reject` a job holds quota from here on; else so many may wait."""
         self.accepted += 1
-        tenant, usage = self.world.tables.tenants[owner], self.world.tables.usage[owner]
+        tenant, jobs = self.world.tables.tenants[owner], self._jobs(owner)
         if tenant.policy is QuotaPolicy.REJECT:
-            assert _within(usage.asked, usage.jobs, self._most(tenant))
+            assert _within(_sum(job.shape.needs for job in jobs), len(jobs), self._most(tenant))
         else:
-            assert usage.queued <= tenant.quota.queued_max
+            assert sum(job.state is JobState.PENDING for job in jobs) <= tenant.quota.queued_max
         if tenant.quota.jobs_per_month is not None:
-            assert usage.accepted_in(month_of(day_of(self.now))) <= tenant.quota.jobs_per_month
+            assert self._came(owner) <= tenant.quota.jobs_per_month
 
     def _check_placed(self, run: Run) -> None:
         """What is held grows here only: within the limits of this moment, or not at all."""
         self.placed += 1
-        tenant, usage = self.world.tables.tenants[run.tenant], self.world.tables.usage[run.tenant]
-        assert _within(usage.resources, usage.runs, self._most(tenant) if run.burst else tenant.quota)
+        tenant, runs = self.world.tables.tenants[run.tenant], self._runs(run.tenant)
+        assert _within(_sum(one.needs for one in runs), len(runs), self._most(tenant) if run.burst else tenant.quota)
         if not run.burst:
             self._check_reserve(run)
         if tenant.quota.workers is not None:
-            assert len(usage.nodes) <= tenant.quota.workers or usage.nodes[run.node] > 1
+            on = Counter(one.node for one in runs)
+            assert len(on) <= tenant.quota.workers or on[run.node] > 1
         if tenant.quota.cost_per_day is not None:
-            assert usage.spent_on(day_of(self.now), self.now) < tenant.quota.cost_per_day
+            assert self._spent(run.tenant, day_of(self.now)) < tenant.quota.cost_per_day
 
     def _check_reserve(self, run: Run) -> None:
         """An ordinary start leaves free what is kept for bursts, unless it could start nowhere else."""
@@ -267,8 +270,10 @@ class QuotaHome:
             assert not need or held <= capacity - max(0, kept - beyond) or need > capacity - kept, kind
 
     def _most(self, tenant: Tenant) -> Quota:
-        session = session_of(self.world, tenant.id, self.now)
-        return _times(tenant.quota, session.factor) if session is not None else tenant.quota
+        sessions = self.world.tables.bursts.get(tenant.id, {}).values()
+        open_now = [one for one in sessions if not one.is_closed and one.opened_at <= self.now < one.ends_at]
+        assert len(open_now) <= 1, "one at a time"
+        return _times(tenant.quota, open_now[0].factor) if open_now else tenant.quota
 
     def _charge(self, over: RunOver) -> None:
         run = over.run
@@ -281,6 +286,46 @@ class QuotaHome:
     def _some_run(self, chance: Random) -> Run | None:
         live = [run for run in self.world.tables.runs.values() if not run.is_over]
         return chance.choice(live) if live else None
+
+    def _counted(self, tenant: TenantId) -> tuple[Any, ...]:
+        """By looking at all there is, one by one: as `_told`, which the World keeps up to date."""
+        jobs, runs = self._jobs(tenant), self._runs(tenant)
+        today = day_of(self.now)
+        first = date.fromisoformat(show_day(today)).replace(day=1)
+        return (
+            len(jobs),
+            sum(job.state is JobState.PENDING for job in jobs),
+            _sum(job.shape.needs for job in jobs),
+            len(runs),
+            _sum(run.needs for run in runs),
+            dict(Counter(run.node for run in runs)),
+            self._came(tenant),
+            self._spent(tenant, today),
+            self._spent(tenant, Day((first - date(1970, 1, 1)).days)),
+            sum(_speed(run, self.now) for run in runs if run.started_at is not None),
+        )
+
+    def _came(self, tenant: TenantId) -> int:
+        """Jobs accepted this month, over or not: by the driver's own book."""
+        month = show_day(day_of(self.now))[:7]
+        return self.came[tenant, month]
+
+    def _spent(self, tenant: TenantId, since: Day) -> int:
+        """From the first moment of that day on: what is on the totals, and every run that goes on, until now."""
+        kept = sum(
+            sums.cost
+            for total in self.world.tables.totals.values()
+            if total.tenant == tenant and total.day >= since
+            for sums in total.pools.values()
+        )
+        begin = since * 86_400_000
+        live = sum(
+            (_cost(run, begin, self.now) for run in self._runs(tenant) if run.started_at is not None), Fraction()
+        )
+        return kept + floor(live)
+
+    def _jobs(self, tenant: TenantId) -> list[Job]:
+        return [job for job in self.world.tables.jobs.values() if job.tenant == tenant]
 
     def _runs(self, tenant: TenantId) -> list[Run]:
         return [run for run in self.world.tables.runs.values() if run.tenant == tenant and not run.is_over]
@@ -330,6 +375,37 @@ def _times(quota: Quota, factor: int) -> Quota:
         ),
         jobs=quota.jobs * factor // 1000 if quota.jobs is not None else None,
     )
+
+
+def _sum(needs: Iterable[Resources]) -> Resources:
+    listed = list(needs)
+    return Resources(
+        sum(one.cpu_millis for one in listed), sum(one.memory_bytes for one in listed), sum(one.gpus for one in listed)
+    )
+
+
+def _price(run: Run) -> Fraction:
+    """Micro-units a millisecond, without a surcharge."""
+    needs, book = run.needs, run.prices
+    an_hour = (
+        Fraction(needs.cpu_millis, 1000) * book.core_hour
+        + Fraction(needs.memory_bytes, 10**9) * book.gigabyte_hour
+        + needs.gpus * book.gpu_hour
+    )
+    return an_hour / 3_600_000
+
+
+def _speed(run: Run, now: Millis) -> int:
+    """As the World has it: scaled up until it is whole."""
+    is_dear = run.burst_until is not None and now < run.burst_until
+    return int(_price(run) * (run.burst_factor if is_dear else 1000) * RATE_SCALE / 1000)
+
+
+def _cost(run: Run, begin: int, now: Millis) -> Fraction:
+    assert run.started_at is not None
+    since = max(begin, run.started_at)
+    dear = max(0, min(now, run.burst_until or 0) - since)
+    return _price(run) * (max(0, now - since) + dear * Fraction(run.burst_factor - 1000, 1000))
 
 
 def _within(held: Resources, jobs: int, quota: Quota) -> bool:
