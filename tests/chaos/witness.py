@@ -46,6 +46,11 @@ class Witness:
         self._hear_all_until_now()
         return Counter(self._starts)
 
+    def in_order(self) -> list[str]:
+        """The runs, as their containers started."""
+        self._hear_all_until_now()
+        return list(self._starts)
+
     @property
     def heard(self) -> int:
         """How many starts it has heard of, at once and perhaps a little behind."""

@@ -1,4 +1,4 @@
-"""Three tenants of weights 1, 2 and 4 on real containers: each gets its share of the starts, in every window."""
+"""Three tenants of weights 1, 2 and 4 on real containers: each gets its share of what the engine started, in every window."""
 
 import os
 from collections import Counter
@@ -7,9 +7,11 @@ from functools import partial
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import pytest
 from msgspec.structs import replace
 
+from tests.chaos.witness import Witness
 from tests.parts.busybox import IMAGE
 from tests.parts.dockerd import DockerEngine
 from windlass.boot.installation import Installation
@@ -34,19 +36,17 @@ DEADLINE_SECONDS = 400
 
 
 class Watch:
-    """What is on disk: who was placed, in order, and how each job ended."""
+    """What is on disk: whose each run is, and how each job ended."""
 
     def __init__(self) -> None:
-        self.placed: list[TenantId] = []
-        self.seen: set[str] = set()
+        self.whose: dict[str, TenantId] = {}
         self.ends: dict[JobId, Job] = {}
         self.changed = anyio.Event()
 
     def note(self, entries: Sequence[Entry], revision: int) -> None:
         for entry in entries:
-            if isinstance(entry.new, Run) and entry.key not in self.seen and entry.new.tenant in WEIGHTS:
-                self.seen.add(entry.key)
-                self.placed.append(entry.new.tenant)
+            if isinstance(entry.new, Run):
+                self.whose[entry.key] = entry.new.tenant
             if entry.table is Table.OUTBOX and isinstance(entry.new, JobOver):
                 self.ends[entry.new.job.id] = entry.new.job
         self.changed.set()
@@ -86,17 +86,23 @@ def _set_tenant(local: Local, tenant: Tenant, now: Millis) -> int:
 async def test_shares_follow_the_weights_in_every_window_of_starts(docker_engine: DockerEngine, tmp_path: Path) -> None:
     settings = load({}, {"data_dir": tmp_path, "docker_host": docker_engine.host})
     watch = Watch()
-    async with open_local(settings, Installation(tmp_path), os.environ) as local, anyio.create_task_group() as tasks:
-        local.plane.brain.committer.listen(watch.note)
-        tasks.start_soon(local.plane.run)
-        tasks.start_soon(local.agent.run)
-        await serve(local, watch)
-        tasks.cancel_scope.cancel()
+    with Witness(docker_engine) as witness:
+        async with (
+            open_local(settings, Installation(tmp_path), os.environ) as local,
+            anyio.create_task_group() as tasks,
+        ):
+            local.plane.brain.committer.listen(watch.note)
+            tasks.start_soon(local.plane.run)
+            tasks.start_soon(local.agent.run)
+            await serve(local, watch)
+            tasks.cancel_scope.cancel()
+        started = [watch.whose[run] for run in await anyio.to_thread.run_sync(witness.in_order)]
+    starts = [tenant for tenant in started if tenant in WEIGHTS]
     mine = [job for job in watch.ends.values() if job.tenant in WEIGHTS]
     assert Counter(job.state for job in mine) == {JobState.SUCCEEDED: sum(JOBS.values())}
-    assert Counter(watch.placed) == JOBS
-    for start in range(len(watch.placed) - WINDOW + 1):
-        window = Counter(watch.placed[start : start + WINDOW])
+    assert Counter(starts) == JOBS
+    for start in range(len(starts) - WINDOW + 1):
+        window = Counter(starts[start : start + WINDOW])
         for tenant, weight in WEIGHTS.items():
             share = WINDOW * weight / sum(WEIGHTS.values())
             assert abs(window[tenant] - share) <= 0.1 * share, f"{dict(window)} from start {start} on"
