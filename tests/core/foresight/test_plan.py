@@ -13,15 +13,16 @@ from windlass.core.foresight.plan import plan
 from windlass.core.foresight.why import Estimate
 from windlass.core.model.facts import RunEnded, RunStarted
 from windlass.core.model.ids import JobId, Millis, NodeId, PoolId, TenantId
+from windlass.core.model.pool import WorkerState
 from windlass.core.model.run import Run, RunState
 from windlass.core.model.submission import Submission
 from windlass.core.model.tenant import Quota, QuotaPolicy, Tenant
 from windlass.core.world.facts import observe
-from windlass.core.world.growth import scale_by_hand
+from windlass.core.world.growth import scale, scale_by_hand
 from windlass.core.world.place import place
 from windlass.core.world.pools import change_pool
 from windlass.core.world.submit import submit
-from windlass.core.world.workers import join_node
+from windlass.core.world.workers import bury, is_busy, join_node
 from windlass.core.world.world import World
 from windlass.testing.builders import GIB, a_job_id, a_node, a_submission, a_world
 
@@ -69,6 +70,47 @@ class Driven:
         return True
 
 
+class Growing(Driven):
+    """With a pool that grows: its autoscaler looks every second, its workers come as long after as they always do."""
+
+    def __init__(self, world: World, took: int) -> None:
+        super().__init__(world)
+        self.took = took
+        self.coming: list[tuple[int, NodeId]] = []
+
+    def place(self) -> None:
+        super().place()
+        while self._grow():
+            super().place()
+
+    def step(self) -> bool:
+        """A second on; False when nobody waits and nothing runs."""
+        if not (self.ends or self.coming or self.world.tables.queue):
+            return False
+        later = Millis(self.now + 1000)
+        if self.ends and min(self.ends)[0] <= later:
+            super().step()
+        else:
+            self.now = later
+            self.place()
+        return True
+
+    def _grow(self) -> bool:
+        """As the loops do: give back what has served, ask for what is missing, let in who comes."""
+        world, fleet = self.world, self.world.tables.fleet
+        for worker in fleet.workers_of(GROW):
+            if worker.state is WorkerState.ENDING and not is_busy(world, worker.id):
+                bury(world, worker.id, now=self.now)
+        step = scale(world, GROW, now=self.now)
+        if step is not None and step.verdict.by > 0:
+            self.coming += [(self.now + self.took, NodeId(name)) for name in step.workers]
+        came = [name for at, name in self.coming if at <= self.now]
+        self.coming = [one for one in self.coming if one[0] > self.now]
+        for name in came:
+            join_node(world, node_of(fleet.workers[name], world), now=self.now)
+        return bool(came)
+
+
 def wish(chance: random.Random, number: int) -> Submission:
     asked = a_submission(
         name=f"planned-{number}" if number >= 0 else "",
@@ -97,6 +139,42 @@ def a_busy_world(chance: random.Random) -> Driven:
                 driven.now = max(later, driven.now)
     driven.place()
     return driven
+
+
+def a_world_that_grows(chance: random.Random) -> Driven:
+    """Its workers take no time, or twenty seconds where one of them is there to tell by."""
+    took = chance.choice((0, 20_000))
+    world = a_growing_world(
+        *TENANTS,
+        workers_max=chance.choice((1, 2, 3)),
+        labels=(("disk", "ssd"),),
+        cooldown_up_ms=Millis(chance.choice((0, 30_000))),
+        cooldown_down_ms=Millis(3_600_000),
+        runs_per_worker=0 if took else chance.choice((0, 2)),
+    )
+    driven = Growing(world, took)
+    if took:
+        (name,) = scale_by_hand(world, GROW, 1, now=START).workers
+        driven.now = Millis(START + took)
+        join_node(world, node_of(world.tables.fleet.workers[NodeId(name)], world), now=driven.now)
+    for tenant in TENANTS:
+        quota = Quota(jobs=chance.choice((None, None, 2, 4)))
+        changed = Tenant(id=tenant, weight=chance.choice((500, 1000, 3000)), quota=quota, policy=QuotaPolicy.QUEUE)
+        world.set_tenant(changed, now=START)
+    for _ in range(chance.randrange(0, 20)):
+        submit(world, chance.choice(TENANTS), a_small_wish(chance, -1), job=a_job_id(), now=driven.now)
+        driven.place()
+        for _ in range(chance.choice((0, 0, 1, 15))):
+            driven.step()
+    return driven
+
+
+def a_small_wish(chance: random.Random, number: int) -> Submission:
+    """One that fits a worker; some only that, by its pool's label."""
+    asked = wish(chance, number)
+    needs = replace(asked.spec.needs, cpu_millis=chance.choice((500, 1000, 2000)))
+    labels = chance.choice(((), (("disk", "ssd"),)))
+    return replace(asked, spec=replace(asked.spec, needs=needs), node_labels=labels)
 
 
 def picture(world: World) -> Any:
@@ -138,6 +216,30 @@ def test_in_a_hundred_random_worlds_the_plan_is_what_then_happens() -> None:
         delays += bool(foreseen.delayed or foreseen.delayed_others)
     assert later > 30, "too few worlds were busy for this to mean much"
     assert delays > 10
+
+
+def test_in_a_hundred_worlds_with_a_pool_that_grows_the_plan_is_what_then_happens() -> None:
+    later = grew = 0
+    for seed in WORLDS:
+        chance = random.Random(seed)
+        driven = a_world_that_grows(chance)
+        tenant = chance.choice(TENANTS)
+        wishes = [a_small_wish(chance, number) for number in range(chance.randrange(1, 4))]
+        ids = [a_job_id() for _ in wishes]
+        before, nodes = picture(driven.world), set(driven.world.tables.nodes)
+        foreseen = plan(driven.world, tenant, wishes, ids=ids, now=driven.now, steps=10_000)
+        assert picture(driven.world) == before, f"seed {seed}: the look ahead left something behind"
+        assert foreseen.is_complete
+        in_turn = sorted(foreseen.items, key=lambda one: one.turn or 0)
+        planned = [(one.name, one.start.node or one.growing, one.start.at) for one in in_turn if one.start is not None]
+        happened = [
+            (name, node if node in nodes else GROW, at) for name, node, at in _really(driven, tenant, wishes, ids)
+        ]
+        assert planned == happened, f"seed {seed}: node or pool, moment or order differ"
+        later += any(not one.starts_now for one in foreseen.items)
+        grew += any(one.growing is not None for one in foreseen.items)
+    assert later > 30, "too few worlds were busy for this to mean much"
+    assert grew > 20
 
 
 def _really(
