@@ -81,6 +81,12 @@ def test_money_is_typed_as_it_is_shown_and_travels_in_micro_units(
     assert stub.asked[0].json["spec"].get("maxCost") == micros
 
 
+def test_a_job_that_may_cost_nothing_is_refused_before_it_is_sent(stub: Stub, windlass: Invoke) -> None:
+    result = windlass("run", "--max-cost", "0", "--", "true")
+    assert (result.exit_code, stub.asked) == (exits.USAGE, [])
+    assert "expected more than 0" in result.stderr
+
+
 @pytest.mark.parametrize("typed", ["0.0000001", "1e3", "-1", "1,5", "none"])
 def test_what_is_no_amount_of_money_is_refused_before_it_is_sent(stub: Stub, windlass: Invoke, typed: str) -> None:
     result = windlass("run", f"--max-cost={typed}", "--", "true")

@@ -259,6 +259,18 @@ def test_a_reader_that_leaves_ends_the_command_quietly(server: RealServer) -> No
     assert process.wait(DEADLINE_SECONDS) == exits.READER_GONE
 
 
+def test_a_reader_that_leaves_a_run_is_told_that_the_job_goes_on(server: RealServer) -> None:
+    process = server.popen("run", "--name", "unread", "--", "sh", "-c", "while echo more; do sleep 0.05; done")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline() == "more\n"
+    process.stdout.close()
+    assert "left unread running" in (said := process.stderr.read())
+    assert "`windlass cancel unread`" in said
+    assert process.wait(DEADLINE_SECONDS) == exits.READER_GONE
+    server.windlass("cancel", "unread")
+
+
 def test_who_and_what_is_there(server: RealServer) -> None:
     assert "tenant" in server.windlass("whoami").stdout
     assert "server" in server.windlass("version").stdout

@@ -117,6 +117,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a model of a plain job": ({"model": "resnet50"}, "spec.model"),
     "a volume too small": ({"pvcSize": "1"}, "spec.pvcSize"),
     "a negative price": ({"maxCost": -1}, "spec.maxCost"),
+    "a price at which nothing runs": ({"maxCost": 0}, "spec.maxCost"),
 }
 
 
@@ -197,7 +198,7 @@ SPECS = st.fixed_dictionaries(
         "network": st.booleans(),
         "pvcSize": st.integers(1 << 20, 1 << 40),
         "queueName": st.just("q"),
-        "maxCost": st.integers(0, 10**15),
+        "maxCost": st.integers(1, 10**15),
     },
 )
 

@@ -2,17 +2,17 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from windlass.cli import exits
 from windlass.cli.announce import Announcer
 from windlass.cli.interrupts import Detached, Interrupts
 from windlass.cli.output import LogWriter, can_redraw, is_coloured, note
 from windlass.cli.render.table import pill
-from windlass.cli.render.values import STATE_COLOUR, detail, name_of, ran, state_of
+from windlass.cli.render.values import STATE_COLOUR, detail, is_over, name_of, ran, state_of
 from windlass.client.client import BEGINNING, Client
 from windlass.client.documents import Manifest
-from windlass.core.errors import NotFound
+from windlass.core.errors import NotFound, WindlassError
 
 
 def follow_to_end(client: Client, job: Manifest, *, is_quiet: bool = False) -> int:
@@ -24,6 +24,10 @@ def follow_to_end(client: Client, job: Manifest, *, is_quiet: bool = False) -> i
         try:
             with interrupts.handled():
                 ended = _print_until_over(client, uid, announcer)
+        except BrokenPipeError:
+            announcer.hush()
+            _tell_left(client, uid, name)
+            raise
         except Detached:
             announcer.hush()
             note(f"detached; `windlass logs -f {name}` comes back to it")
@@ -31,6 +35,13 @@ def follow_to_end(client: Client, job: Manifest, *, is_quiet: bool = False) -> i
     if not is_quiet and (is_shown or exits.of_job(ended["status"].get("state", ""), 1) != exits.OK):
         note(summary(ended, time.time()))
     return exits.of_job(ended["status"].get("state", ""), ended["status"].get("exitCode"))
+
+
+def _tell_left(client: Client, uid: str, name: str) -> None:
+    """Whoever read our output has gone, as `head` does. The job has not."""
+    with suppress(WindlassError):
+        if not is_over(client.another().job(uid)):
+            note(f"left {name} running: its output is read no more; `windlass cancel {name}` ends it")
 
 
 def summary(job: Manifest, now: float) -> str:

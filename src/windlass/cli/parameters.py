@@ -52,8 +52,10 @@ class Money(click.ParamType[Any]):
 
     name = "amount"
 
-    def __init__(self, *, or_none: bool = False) -> None:
+    def __init__(self, *, or_none: bool = False, is_some: bool = False) -> None:
+        """`is_some`: more than nothing."""
         self._or_none = or_none
+        self._is_some = is_some
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if isinstance(value, int) or (self._or_none and value == "none"):
@@ -66,7 +68,10 @@ class Money(click.ParamType[Any]):
                 param,
                 ctx,
             )
-        return int(matched[1]) * _MICROS + int((matched[2] or "0").ljust(_DECIMALS, "0"))
+        amount = int(matched[1]) * _MICROS + int((matched[2] or "0").ljust(_DECIMALS, "0"))
+        if self._is_some and not amount:
+            self.fail("expected more than 0: nothing runs for nothing; leave it out for no maximum", param, ctx)
+        return amount
 
 
 class Pair(click.ParamType[tuple[str, str]]):

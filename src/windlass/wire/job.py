@@ -269,8 +269,8 @@ class JobSpecDocument(Strict):
     storage_class: Name | None = None
     pvc_size: VolumeSize = 1 << 30
     queue_name: Name | None = None
-    max_cost: Annotated[int, Field(ge=0, le=10**15)] | None = None
-    """Micro-units."""
+    max_cost: Annotated[int, Field(ge=1, le=10**15)] | None = None
+    """Micro-units. Zero is refused: such a job would be stopped as it starts."""
     model: Annotated[str, AfterValidator(names.read_model), Field(max_length=64)] = "resnet50"
     input: InputDocument = shared(InputDocument())
     output: OutputDocument = shared(OutputDocument())

@@ -33,7 +33,9 @@ Pairs = tuple[tuple[str, Any], ...]
 @click.option("--timeout", type=Duration(), metavar="TIME", help="End it after this long, such as 90s or 2h.")
 @click.option("--expected", type=Duration(), metavar="TIME", help="How long it will take, as far as you know.")
 @click.option("--sla", type=click.Choice(["5m", "15m", "1h", "4h", "24h"]), help="Start it within this time.")
-@click.option("--max-cost", type=Money(), metavar="AMOUNT", help="Stop it when it has cost this much, such as 0.50.")
+@click.option(
+    "--max-cost", type=Money(is_some=True), metavar="AMOUNT", help="Stop it when it has cost this much, such as 0.50."
+)
 @click.option("--retries", type=click.IntRange(0, 100), metavar="N", help="Further attempts after a failure.")
 @click.option("--priority", type=click.IntRange(-100, 100), metavar="N", help="Order among your own jobs.")
 @click.option("--ttl", type=Duration(), metavar="TIME", help="Keep the ended container this long.")
@@ -62,6 +64,11 @@ def run(ctx: click.Context, /, words: tuple[str, ...], detach: bool, quiet: bool
     options.pop("tty", None)
     if is_interactive and detach:
         raise click.UsageError("-it and --detach exclude each other", ctx)
+    if remove and detach:
+        raise click.UsageError(
+            "--rm and --detach exclude each other: nobody waits for the end; --volume-ttl 0s lets its artifacts go then",
+            ctx,
+        )
     image, command = _split(ctx, words)
     client = client_of(ctx)
     document = _manifest(image, command, is_interactive=is_interactive, **options)
