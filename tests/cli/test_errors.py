@@ -91,6 +91,7 @@ def test_no_server_is_exit_69(windlass: Invoke, free_port: Callable[[], int]) ->
         (["run", "-e", "NOT_SET_ANYWHERE", "a"], "expected KEY=VALUE"),
         (["run", "-l", "novalue", "a"], "expected KEY=VALUE"),
         (["run", "-it", "-d", "a"], "exclude each other"),
+        (["run", "--rm", "-d", "a"], "exclude each other"),
         (["run", "--name", "", "a"], "expected a value, and it is empty"),
         (["run", "--project-dir", "", "a"], "expected a path, and it is empty"),
         (["run", "--webhook", "", "a"], "expected a value, and it is empty"),
@@ -106,6 +107,19 @@ def test_wrong_usage_is_exit_2_with_the_usage_line(stub: Stub, windlass: Invoke,
     assert "usage: windlass" in result.stderr
     assert "--help` says more" in result.stderr
     assert stub.asked == []
+
+
+@pytest.mark.parametrize(
+    "words", [("run", "-e", "A=b\udcff", "--", "true"), ("run", "--", "b\udcff"), ("get", "job", "b\udcff")]
+)
+def test_bytes_that_are_no_text_are_named_and_not_called_a_bug(
+    stub: Stub, windlass: Invoke, words: tuple[str, ...]
+) -> None:
+    result = windlass(*words)
+    assert (result.exit_code, stub.asked) == (exits.USAGE, [])
+    assert "not text in UTF-8: '" in result.stderr
+    assert "b\\xff" in result.stderr
+    assert "bug" not in result.stderr
 
 
 def test_a_file_that_is_not_there_is_named(windlass: Invoke, tmp_path: Path) -> None:

@@ -67,6 +67,16 @@ def test_a_variable_may_hold_anything_but_nul() -> None:
         names.read_env({"A": "x\0"})
 
 
+def test_all_that_is_wrong_with_variables_and_labels_is_said_at_once() -> None:
+    with pytest.raises(ValueError, match=r"“1A” is not a name.*; the value of “B” holds a NUL") as refused:
+        names.read_env({"1A": "x", "B": "\0", "C": "fine"})
+    assert "C" not in str(refused.value)
+    with pytest.raises(ValueError, match=r"“a b” is not .*; “windlass.dev/x”: .* system's own; the value of “c”"):
+        names.read_labels({"a b": "", "windlass.dev/x": "", "c": "d e"})
+    with pytest.raises(ValueError, match=r"; and 981 more$"):
+        names.read_env({f"{n}": "" for n in range(1001)})
+
+
 @pytest.mark.parametrize(
     "labels",
     [

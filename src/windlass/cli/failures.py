@@ -12,6 +12,8 @@ from windlass.cli.plain import make_do
 from windlass.client import problems
 from windlass.core.errors import WindlassError
 
+_AROUND = 20
+
 
 class ReaderGone(Exception):
     """Whoever read our output has left, as `head` does."""
@@ -34,6 +36,11 @@ def guarded(action: Callable[[], Any]) -> NoReturn:
     except (BrokenPipeError, ReaderGone):
         _forget_stdout()
         sys.exit(exits.READER_GONE)
+    except UnicodeEncodeError as exc:
+        if is_debugging():
+            raise
+        show_unsendable(exc)
+        sys.exit(exits.USAGE)
     except (WindlassError, OSError) as exc:
         if is_debugging():
             raise
@@ -60,6 +67,18 @@ def show(error: Exception) -> None:
         echo("hint:", hint, colour="cyan")
     if type(error) is WindlassError and (request := problems.request_id(error)):
         echo("request:", f"{request} (the server's log has more under this id)")
+
+
+def show_unsendable(exc: UnicodeEncodeError) -> None:
+    """Bytes of a command line that are no text reach us as half characters, and no request can hold them."""
+    around = exc.object[max(0, exc.start - _AROUND) : exc.end + _AROUND]
+    shown = os.fsencode(around) if "surrogates" in exc.reason else around.encode("utf-8", "backslashreplace")
+    echo("error:", f"not text in UTF-8: {ascii(shown)[1:]}", colour="red")
+    echo(
+        "hint:",
+        "what goes to the server is text; files may hold any bytes: upload one with --project-dir",
+        colour="cyan",
+    )
 
 
 def show_usage(exc: click.ClickException) -> None:

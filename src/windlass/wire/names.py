@@ -5,6 +5,7 @@ cut short and without control characters.
 """
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
@@ -21,6 +22,7 @@ RESERVED_PREFIX: Final = "windlass.dev/"
 ARTIFACTS: Final = "/artifacts"
 PATH_BYTES_MAX: Final = 1024
 _PART_BYTES_MAX: Final = 255
+_SHOWN_MAX: Final = 20
 
 _DNS_LABEL: Final = re.compile(DNS_LABEL_PATTERN[1:-1], re.ASCII)
 _LABEL_KEY: Final = re.compile(LABEL_KEY_PATTERN[1:-1], re.ASCII)
@@ -68,16 +70,27 @@ def read_model(text: str) -> str:
 
 
 def read_labels(labels: dict[str, str]) -> dict[str, str]:
-    for key, value in labels.items():
-        if not _LABEL_KEY.fullmatch(key):
-            raise ValueError(
-                f"“{show(key)}” is not [domain/]name, the name of at most 63 letters, digits, '-', '_', '.'"
-            )
-        if key.startswith(RESERVED_PREFIX):
-            raise ValueError(f"labels under {RESERVED_PREFIX} are the system's own")
-        if not _LABEL_VALUE.fullmatch(value):
-            raise ValueError(f"the value of “{show(key)}” must be at most 63 letters, digits, '-', '_', '.'")
+    _check_each(labels, _label_fault)
     return labels
+
+
+def _label_fault(key: str, value: str) -> str:
+    if not _LABEL_KEY.fullmatch(key):
+        return f"“{show(key)}” is not [domain/]name, the name of at most 63 letters, digits, '-', '_', '.'"
+    if key.startswith(RESERVED_PREFIX):
+        return f"“{show(key)}”: labels under {RESERVED_PREFIX} are the system's own"
+    if not _LABEL_VALUE.fullmatch(value):
+        return f"the value of “{show(key)}” must be at most 63 letters, digits, '-', '_', '.'"
+    return ""
+
+
+def _check_each(entries: dict[str, str], fault_of: Callable[[str, str], str]) -> None:
+    """All that is wrong with any of them, in one message."""
+    faults = [fault for key, value in entries.items() if (fault := fault_of(key, value))]
+    if not faults:
+        return
+    more = f"; and {len(faults) - _SHOWN_MAX} more" if len(faults) > _SHOWN_MAX else ""
+    raise ValueError("; ".join(faults[:_SHOWN_MAX]) + more)
 
 
 def read_secret_key(text: str) -> str:
@@ -88,12 +101,14 @@ def read_secret_key(text: str) -> str:
 
 
 def read_env(env: dict[str, str]) -> dict[str, str]:
-    for key, value in env.items():
-        if not _ENV_NAME.fullmatch(key):
-            raise ValueError(f"“{show(key)}” is not a name of letters, digits, '_', '.', '-' that begins with no digit")
-        if "\0" in value:
-            raise ValueError(f"the value of “{show(key)}” holds a NUL character")
+    _check_each(env, _env_fault)
     return env
+
+
+def _env_fault(key: str, value: str) -> str:
+    if not _ENV_NAME.fullmatch(key):
+        return f"“{show(key)}” is not a name of letters, digits, '_', '.', '-' that begins with no digit"
+    return f"the value of “{show(key)}” holds a NUL character" if "\0" in value else ""
 
 
 def read_container_path(text: str) -> str:
