@@ -2,12 +2,13 @@
 
 `local` volumes and not host paths, because the kubelet gives only those to a pod's group: then pods that are not root can
 write. Class `standard` binds at once; class `late` when a pod wants it, which the scheduler says in an annotation. As any
-real one, it watches and does not poll.
+real one, it watches and does not poll, and makes several volumes at a time.
 """
 
 import shutil
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,6 +25,7 @@ SELECTED = "volume.kubernetes.io/selected-node"
 MODES = {"standard": "Immediate", "late": "WaitForFirstConsumer"}
 VOLUMES = Kind("v1", "persistentvolumes", is_namespaced=False)
 PAUSE_SECONDS = 0.2
+MAKERS = 4
 Document = dict[str, Any]
 
 
@@ -34,6 +36,10 @@ class Provisioner:
         self._config = read_config(kubeconfig)
         self._directory = directory
         self._stop = threading.Event()
+        self._makers = ThreadPoolExecutor(MAKERS, thread_name_prefix="volume maker")
+        self._doors = threading.local()
+        self._taken: set[str] = set()
+        """Claims, by uid, whose volumes are made or in the making: each is seen again with every change of it."""
 
     def __enter__(self) -> Self:
         door = KubeDoor(self._config)
@@ -49,6 +55,7 @@ class Provisioner:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
+        self._makers.shutdown(cancel_futures=True)
 
     def _follow(self, kind: Kind, see: Callable[[KubeDoor, Document], None]) -> None:
         door = KubeDoor(self._config)
@@ -63,18 +70,29 @@ class Provisioner:
                 self._stop.wait(PAUSE_SECONDS)  # the cluster is going down, or was too busy to answer
         door.close()
 
-    def _provide(self, door: KubeDoor, claim: Document) -> None:
+    def _provide(self, _: KubeDoor, claim: Document) -> None:
         metadata, spec = claim["metadata"], claim["spec"]
         mode, marks = MODES.get(spec.get("storageClassName", "")), metadata.get("annotations", {})
         is_wanted = marks.get(ASKED) == PROVISIONER and (mode == "Immediate" or SELECTED in marks)
         if not is_wanted or "volumeName" in spec or "deletionTimestamp" in metadata or self._stop.is_set():
             return
-        name = f"pvc-{metadata['uid']}"
+        if metadata["uid"] not in self._taken:
+            self._taken.add(metadata["uid"])
+            self._makers.submit(self._make, claim)
+
+    def _make(self, claim: Document) -> None:
+        name = f"pvc-{claim['metadata']['uid']}"
         (self._directory / name).mkdir(parents=True, exist_ok=True)
-        try:
-            door.create(VOLUMES, _volume(name, str(self._directory / name), claim), "")
-        except Conflict:
-            return  # made at an earlier sight of the claim
+        if not hasattr(self._doors, "own"):
+            self._doors.own = KubeDoor(self._config)
+        while not self._stop.is_set():
+            try:
+                self._doors.own.create(VOLUMES, _volume(name, str(self._directory / name), claim), "")
+                return
+            except Conflict:
+                return  # made, by a request whose answer was lost
+            except (WindlassError, OSError):
+                self._stop.wait(PAUSE_SECONDS)
 
     def _reclaim(self, door: KubeDoor, volume: Document) -> None:
         metadata = volume["metadata"]
