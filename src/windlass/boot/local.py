@@ -227,6 +227,7 @@ def _policy(settings: Settings, machine: Machine) -> Policy:
         burst_reserve=settings.burst_reserve_percent * 10,
         boost_cap=settings.boost_percent * 10,
         default_timeout_ms=None if seconds is None else Millis(seconds * 1000),
+        unclaimed_volume_ttl_ms=Millis(settings.unclaimed_volume_seconds * 1000),
     )
 
 

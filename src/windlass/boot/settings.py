@@ -105,6 +105,8 @@ class Settings(BaseModel):
     """Of each, as a prefix: 22 are 1,021 runs at once."""
     retention_days: int = Field(default=30, ge=1, le=3650)
     """How long finished jobs, their events and logs are kept."""
+    unclaimed_volume_seconds: int = Field(default=3600, ge=1, le=365 * 86_400)
+    """How long what copy-file brought waits for its job to come, from the last copy on."""
     default_timeout_seconds: int | None = Field(default=None, ge=1)
     """Given to jobs that name no timeout, of tenants without a `defaultTimeout`; none leaves them unbounded."""
     burst_reserve_percent: int = Field(default=20, ge=0, le=90)
