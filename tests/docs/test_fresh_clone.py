@@ -12,6 +12,7 @@ from tests.docs.markdown import ROOT, blocks
 from tests.docs.shell import run_block
 from tests.parts.dockerd import DockerEngine
 from tests.parts.process import ServerProcess
+from windlass.adapters.runtime.docker.finding import usual_places
 
 SETUP_SECONDS = 900
 """Packages come over the network, once."""
@@ -70,6 +71,20 @@ class FreshClone(ServerProcess):
         ).stdout
 
 
+class WithoutEngine(FreshClone):
+    """`make up` once more in a clone that is set up, by somebody else, where no engine is to be found."""
+
+    def __init__(self, first: FreshClone) -> None:
+        super().__init__(first._engine)
+        self.clone = first.clone
+
+    def prepare(self) -> None:
+        self.home.mkdir()
+
+    def environment(self) -> dict[str, str]:
+        return {name: value for name, value in super().environment().items() if name != "DOCKER_HOST"}
+
+
 @pytest.fixture(scope="module")
 def clone(engine: DockerEngine) -> Iterator[FreshClone]:
     with FreshClone(engine) as one:
@@ -109,6 +124,20 @@ def test_only_the_virtual_environment_was_made_and_purging_leaves_nothing(
     assert not clone.data.exists()
     assert installation not in str(engine.ask("/volumes"))
     assert installation not in str(engine.containers())
+
+
+def test_where_no_engine_answers_it_runs_plain_processes_and_says_so_loudly(clone: FreshClone) -> None:
+    usual = [place for place in usual_places({}) if Path(place.removeprefix("unix://")).exists()]
+    if usual:
+        pytest.skip(f"this machine has an engine of its own at {', '.join(usual)}")
+    with WithoutEngine(clone) as alone:
+        assert "NO CONTAINERS: jobs run as plain processes of yours" in alone.said()
+        suggested = re.search(r"Try, in another terminal:\n((?:  .+\n)+)", alone.said())
+        assert suggested is not None
+        done = subprocess.run(
+            ["bash", "-e", "-c", suggested[1]], env=alone.environment(), capture_output=True, text=True, timeout=120
+        )
+        assert (done.stdout.startswith("hello\n"), done.returncode) == (True, 0), done.stderr
 
 
 def _without_ours(path: str) -> str:
