@@ -1,5 +1,6 @@
 """What simulation found about sets that arrive late, twice, or out of order."""
 
+import errno
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -24,6 +25,7 @@ from windlass.testing.logs import Disk, MemoryJournal, MemoryLogs
 from windlass.testing.runtime import FakeMachine, FakeRuntime
 from windlass.testing.virtual import VirtualClock, VirtualLoop, run_virtual
 
+NO_ROOM_SECONDS = 1000
 RUN = RunId("01900000-0000-7000-8000-000000000001-1")
 
 
@@ -97,6 +99,16 @@ class SlowLog(FakeRuntime):
         async for line in super().logs(run, after=after):
             if line.text != b"1":
                 await anyio.sleep(60)
+            yield line
+
+
+class NoRoomForLogs(FakeRuntime):
+    """Where the log finds no room to be written to, for a long time."""
+
+    async def logs(self, run: RunId, *, after: LogPosition) -> AsyncIterator[LogLine]:
+        if anyio.current_time() < NO_ROOM_SECONDS:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        async for line in super().logs(run, after=after):
             yield line
 
 
@@ -263,3 +275,18 @@ def test_an_agent_killed_after_the_end_was_told_leaves_the_rest_of_the_log_to_th
         return was_sealed, [line.text for line in second.logs.lines[RUN]], RUN in second.machine.containers
 
     assert run_virtual(main) == (False, [b"1", b"2", b"3"], is_kept)
+
+
+def test_a_run_whose_disk_was_full_for_long_goes_on_within_ten_seconds_of_room() -> None:
+    async def main(loop: VirtualLoop) -> list[str]:
+        bench = Bench(loop, runtime=NoRoomForLogs)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(bench.agent.run)
+            bench.tell(1, an_assignment(command=("sleep", "1")))
+            await anyio.sleep(NO_ROOM_SECONDS - 1)
+            assert not any(isinstance(fact, RunEnded) for fact in bench.link.facts), "its end is told with its log"
+            await anyio.sleep(11)
+            tasks.cancel_scope.cancel()
+        return [type(fact).__name__ for fact in bench.link.facts if isinstance(fact, RunEnded)]
+
+    assert run_virtual(main) == ["RunEnded"]

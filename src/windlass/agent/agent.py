@@ -27,6 +27,8 @@ log = structlog.get_logger()
 
 _REPORT_PAUSE_MS = 500
 _RETRY_PAUSE_MS = 500
+_LONGEST_RETRY_PAUSE_MS = 8_000
+"""So that a run goes on within ten seconds when whatever hindered it is over: a full disk, an engine that was away."""
 _SWEEP_MS = 60_000
 _REST_LOOK_MS = 50
 
@@ -137,7 +139,7 @@ class Agent:
                 except Exception:
                     log.exception("keeper.failed", run=keeper.assignment.run)
                 await self._pause(pause)
-                pause = min(pause * 2, _SWEEP_MS)
+                pause = min(pause * 2, _LONGEST_RETRY_PAUSE_MS)
         keeper.has_left.set()
 
     async def _let_go(self, run: RunId, keeper: Keeper | None) -> None:
