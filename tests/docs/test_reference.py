@@ -17,6 +17,7 @@ from windlass.boot import up
 from windlass.boot.settings import PREFIX, KubernetesSettings, Settings
 from windlass.cli.app import build
 from windlass.control.leadership import LEADER_KEY
+from windlass.core.model.run import TAKEN_DOWN
 from windlass.core.world.records import KEPT, NUMBER_KEY, Table, store_key
 from windlass.core.world.spending import BUDGET_EXCEEDED, COST_EXCEEDED
 from windlass.observe import metrics, pools
@@ -110,7 +111,7 @@ def test_every_reason_an_end_can_have_is_described() -> None:
     described = {code(row[0]) for row in rows(GUIDES / "jobs.md", "reason")}
     verdicts = (PACKAGE / "agent/verdict.py").read_text()
     given = set(re.findall(r'"([A-Z][A-Za-z]+)"', verdicts))
-    assert described == given | {COST_EXCEEDED, BUDGET_EXCEEDED}
+    assert described == given | {COST_EXCEEDED, BUDGET_EXCEEDED, TAKEN_DOWN}
 
 
 def test_every_field_of_a_tenant_is_described_with_its_default() -> None:
