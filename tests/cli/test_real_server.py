@@ -29,6 +29,9 @@ def test_a_job_prints_leaves_an_artifact_and_exits_with_3(server: RealServer, tm
     assert done.stderr.startswith("oops\n")
     assert done.stderr.rstrip().endswith("exit code 3")
     assert done.returncode == 3
+    uid = json.loads(server.windlass("get", "job", "maker", "-o", "json").stdout)["metadata"]["uid"]
+    assert server.windlass("download", uid, cwd=tmp_path).returncode == 0
+    assert (tmp_path / "artifacts-maker" / "model.bin").exists(), "named as people know it"
     fetched = server.windlass("download", "maker", "model.bin", cwd=tmp_path)
     assert fetched.stdout == "1 file, 293.0 KiB → model.bin\n"
     assert (tmp_path / "model.bin").read_bytes() == b"x" * 300_000

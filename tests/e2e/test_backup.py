@@ -46,6 +46,8 @@ def test_what_was_alive_is_reported_lost_and_never_begun_again(server: WindlassS
         states = {job["metadata"]["name"]: job["status"]["state"] for job in found.jobs()}
         assert states == {"done": "SUCCEEDED", "alive": "FAILED", "held": "PENDING"}
         assert found.job("alive")["status"]["reason"] == "Vanished"
+        silent = again.cli("logs", "done", check=False)
+        assert (silent.code, "no part of a backup" in silent.err) == (exits.NOT_FOUND, True)
         assert marks.read_text() == "x\n"
         assert _epoch(again) > before + 1000
         with pytest.raises(Unauthenticated):

@@ -69,6 +69,7 @@ async def job_logs(
     view = await here.plane.read_model.find_job(caller.tenant, ref)
     here.seats.check()
     reading = _Reading(here, view, query, last_event_id)
+    reading.check()
     if _wants_text(request):
         return StreamingAnswer(here, reading.text, media_type="text/plain; charset=utf-8")
     return EventStream(here, reading.events)
@@ -88,6 +89,17 @@ class _Reading:
             self._attempt = query.attempt
         elif last_event_id is None:
             self._attempt = max(view.job.attempt, 1)
+
+    def check(self) -> None:
+        """Silence would say that it printed nothing. Whatever ran has a log, an empty one at least."""
+        run = _run_of(self._view, self._attempt)
+        if run is None or not run.is_over or run.started_at is None or self._context.plane.logbook.is_there(run.id):
+            return
+        raise NotFound(
+            f"the log of {self._view.job.name} is not here",
+            code="log-absent",
+            hint="logs are no part of a backup: a job that was restored from one has none",
+        )
 
     async def events(self, emit: Emit) -> None:
         async def line(entry: LogEntry) -> None:

@@ -50,6 +50,9 @@ class MemoryLogs:
                 return
             await grown.wait()
 
+    def is_there(self, run: RunId) -> bool:
+        return run in self.lines
+
     def is_sealed(self, run: RunId) -> bool:
         return run in self.sealed
 

@@ -76,6 +76,9 @@ class FileLogs:
         if not follow and not path.exists():
             raise NotFound(f"run {run} has no log", code="log-absent")
 
+    def is_there(self, run: RunId) -> bool:
+        return self._path(run).exists()
+
     def is_sealed(self, run: RunId) -> bool:
         return self._sealed(run).exists()
 

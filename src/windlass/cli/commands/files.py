@@ -1,5 +1,6 @@
 """`windlass cp`, `download`, `copy-file`: bytes into and out of a job's volume."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -10,13 +11,14 @@ from windlass.cli.command import Command, client_of
 from windlass.cli.names import job_argument
 from windlass.cli.output import can_redraw, note, say
 from windlass.cli.progress import transfer
-from windlass.cli.render.values import bytes_of
+from windlass.cli.render.values import bytes_of, name_of
 from windlass.client.client import Client
 from windlass.client.unpack import Unpacked
 
 ARTIFACTS = "/artifacts"
 INPUT = f"{ARTIFACTS}/input.jpg"
 CHUNK = 1 << 18
+_UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Remote(Struct, frozen=True):
@@ -53,8 +55,9 @@ def cp(ctx: click.Context, source: str, target: str) -> None:
 @click.pass_context
 def download(ctx: click.Context, job: str, path: str, directory: Path | None) -> None:
     """Fetch the artifacts of JOB: all of them into ./artifacts-JOB, or one PATH into the current directory."""
-    target = directory or (Path() if path else Path(f"artifacts-{job}"))
-    done = fetch(client_of(ctx), Remote(job, path), target)
+    client = client_of(ctx)
+    target = directory or (Path() if path else Path(f"artifacts-{_name(client, job)}"))
+    done = fetch(client, Remote(job, path), target)
     say(f"{_files(done)} → {_shown(target, done)}")
 
 
@@ -86,6 +89,11 @@ def fetch(client: Client, source: Remote, directory: Path, *, top: str | None = 
     if done.skipped:
         note(f"left out, being links or special files: {', '.join(done.skipped[:5])}")
     return done
+
+
+def _name(client: Client, job: str) -> str:
+    """People know a job by its name, also where it was asked for by its uid."""
+    return name_of(client.job(job)) if _UID.fullmatch(job) else job
 
 
 def _upload(client: Client, source: Path, target: Remote) -> None:
