@@ -2,11 +2,16 @@
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.adapters.clock.service import MachineClocks, ServiceClock
+from windlass.boot.greeting import greet
+from windlass.boot.installation import Installation
 from windlass.core.model.ids import Millis
+from windlass.core.model.resources import Resources
+from windlass.ports import runtime
 
 DAY = 86_400_000
 
@@ -116,3 +121,14 @@ def test_it_never_goes_back(steps: list[tuple[str, int]], tmp_path_factory: obje
                 clock = ServiceClock(path, clocks=machine.clocks())
         assert clock.now() >= latest
         latest = clock.now()
+
+
+def test_whoever_starts_a_server_is_told_that_time_is_held_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = runtime.Machine(runtime="docker", kind="container", capacity=Resources())
+    greet("http://127.0.0.1:1", machine, Installation(tmp_path), None, held_ms=9 * DAY)
+    assert "216 hours passed over a reboot" in (said := capsys.readouterr().err)
+    assert "windlass doctor --confirm-clock" in said
+    greet("http://127.0.0.1:1", machine, Installation(tmp_path), None)
+    assert "reboot" not in capsys.readouterr().err

@@ -33,13 +33,15 @@ async def serve(
     *,
     host: str,
     port: int,
+    listener: socket.socket | None = None,
     task_status: TaskStatus[int] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Until cancelled; then open requests have GRACE_SECONDS. Reports the port it listens on once it does.
+    """Until cancelled; then open requests have GRACE_SECONDS. Reports the port it listens on once it does. Who would rather know
+    first that the address can be had brings the listener.
 
     Signals are the caller's: `boot` decides what ends a process.
     """
-    listener = listen(host, port)
+    listener = listener or listen(host, port)
     server = _Server(_config(app))
     try:
         async with anyio.create_task_group() as tasks:

@@ -17,7 +17,7 @@ from windlass.ports.runtime import Machine
 _GIB = 1 << 30
 
 
-def greet(url: str, machine: Machine, installation: Installation, found: Found | None) -> None:
+def greet(url: str, machine: Machine, installation: Installation, found: Found | None, *, held_ms: int = 0) -> None:
     say(click.style(f"Windlass {__version__} is up.", bold=True))
     say("")
     rows = {
@@ -34,6 +34,8 @@ def greet(url: str, machine: Machine, installation: Installation, found: Found |
         _warn_of_processes(found)
     elif machine.networks_lack:
         _warn_of_networks(machine)
+    if held_ms:
+        _warn_of_clock(held_ms)
     say("Try, in another terminal:")
     for line in _first_commands(machine, installation):
         say("  " + click.style(line, fg="green"))
@@ -66,6 +68,16 @@ def _way_to_the_data(installation: Installation) -> tuple[str, ...]:
 def _path_to_us() -> tuple[str, ...]:
     """After `make up` in a clone the command is in .venv/bin, and a stranger's shell does not know it."""
     return () if shutil.which("windlass") else (f'export PATH="{Path(sys.argv[0]).absolute().parent}:$PATH"',)
+
+
+def _warn_of_clock(held_ms: int) -> None:
+    hours = held_ms // 3_600_000
+    say(
+        click.style(
+            f"TIME IS HELD BACK: {hours} hours passed over a reboot and were not believed; TTLs wait.", fg="yellow"
+        )
+    )
+    say(click.style("  If the clock is right: windlass doctor --confirm-clock, while the server is down.", fg="yellow"))
 
 
 def _warn_of_processes(found: Found | None) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    import socket
+    from collections.abc import Iterator
+
     import anyio
 
     from windlass.boot.installation import Installation
@@ -40,14 +44,26 @@ def command(config: Path | None, **flags: Any) -> None:
     settings = load(os.environ, {name: value for name, value in flags.items() if value is not None}, config)
     logging.configure(settings.log_level)
     installation = Installation(settings.data_dir)
-    with scribe.forked() as writer, installation.locked():
+    with scribe.forked() as writer, _listening(settings, installation) as listener, installation.locked():
         try:
-            anyio.run(_serve, settings, installation, writer, backend_options={"use_uvloop": True})
+            anyio.run(_serve, settings, installation, writer, listener, backend_options={"use_uvloop": True})
         except BaseExceptionGroup as group:
             raise _cause(group) from None
 
 
-async def _serve(settings: Any, installation: Any, scribe: Any) -> None:
+@contextmanager
+def _listening(settings: Any, installation: "Installation") -> "Iterator[socket.socket]":
+    """Before anything is made: whoever cannot have the address leaves no trace. That a server runs here already says more."""
+    from windlass.api.server import listen
+
+    if installation.server_pid() is not None:
+        with installation.locked():
+            pass
+    with listen(settings.host, settings.port) as listener:
+        yield listener
+
+
+async def _serve(settings: Any, installation: Any, scribe: Any, listener: "socket.socket") -> None:
     import anyio
 
     from windlass.api.server import serve
@@ -61,12 +77,12 @@ async def _serve(settings: Any, installation: Any, scribe: Any) -> None:
         app, token = await make_application(local, settings, installation)
         tasks.start_soon(_stop_on_signal, tasks.cancel_scope, local, installation)
         tasks.start_soon(local.run)
-        port: int = await tasks.start(partial(serve, app, host=settings.host, port=settings.port))
+        port: int = await tasks.start(partial(serve, app, host=settings.host, port=settings.port, listener=listener))
         url = f"http://{_shown(settings.host)}:{port}"
         await local.plane.brain.committer.durable(local.plane.brain.world.number)  # the token is on record
         installation.write_context(url, token)
         tasks.start_soon(keep_gathering, tune())
-        greet(url, local.machine, installation, local.found)
+        greet(url, local.machine, installation, local.found, held_ms=local.clock.held_ms)
     say_stopped()
 
 

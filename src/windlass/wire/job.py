@@ -408,7 +408,12 @@ def _reach_faults(data: object, may_reach: MayReach) -> list[Fault]:
     url = webhook.get("url") if isinstance(webhook, Mapping) else None
     if not isinstance(url, str) or may_reach(url):
         return []
-    return [Fault("spec.webhook.url", "leads to a private or special network, which is never reached from here")]
+    return [
+        Fault(
+            "spec.webhook.url",
+            "leads to a private or special network, and `fetch_networks` does not allow it",
+        )
+    ]
 
 
 def _twice(spec: Mapping[str, Any]) -> list[str]:

@@ -123,7 +123,7 @@ class HttpFetcher:
             found = await self._look_up(host, port_of(parts))
         if not all(is_reachable(ip_address(address), allowed=self._allowed) for address in found):
             raise Invalid(
-                "the address leads to a private or special network, which is never reached from here",
+                "the address leads to a private or special network, and `fetch_networks` does not allow it",
                 code="address",
                 hint="the administrator may allow a network of this house by name",
             )
