@@ -77,9 +77,9 @@ BEFORE: dict[str, tuple[Step, tuple[str, str, tuple[object, ...]]]] = {
         decide(seen=Seen(volume=BOUND), is_suspended=True),
         ("Pending", "Suspended", ()),
     ),
-    "a volume made beforehand is adopted": (
+    "a volume made beforehand is adopted before anything runs": (
         decide(seen=Seen(volume=VolumeSeen(uid="v", owner=Owner.UNCLAIMED, is_bound=True))),
-        ("Pending", "Starting", (AdoptVolume("v"), CreatePod(1))),
+        ("Pending", "Starting", (AdoptVolume("v"),)),
     ),
     "another job's volume is not touched": (
         decide(seen=Seen(volume=VolumeSeen(uid="v", owner=Owner.ANOTHERS, is_bound=True))),
@@ -222,6 +222,10 @@ AFTER: dict[str, tuple[Step, tuple[str, str, tuple[object, ...]]]] = {
     "a volume made anew under the name is left alone": (
         decide(OVER, Seen(volume=VolumeSeen(uid="new", is_bound=True)), now=Millis(NOW + 9**9)),
         ("Succeeded", "", ()),
+    ),
+    "a volume that was made for it and not noted before its end is deleted as well": (
+        decide(replace(OVER, attempt=0, pod="", volume=""), Seen(volume=BOUND), volume_ttl_ms=Millis(0)),
+        ("Succeeded", "", (DeleteVolume("v"),)),
     ),
     "a volume that somebody else made is left alone": (
         decide(OVER, Seen(volume=replace(BOUND, owner=Owner.THEIRS)), now=Millis(NOW + 9**9)),

@@ -30,6 +30,7 @@ class Operator(ServerProcess):
         failpoints: str = "",
         log_level: str = "debug",
         environ: Mapping[str, str] | None = None,
+        server: str = "",
         **settings: str,
     ) -> None:
         super().__init__(directory)
@@ -38,6 +39,8 @@ class Operator(ServerProcess):
         self._failpoints = failpoints
         self._log_level = log_level
         self._environ = environ or {}
+        self._server = server
+        """Where the API server is reached; none: where it is."""
         self._settings = settings
         self.port = ports.free_port()
 
@@ -59,7 +62,8 @@ class Operator(ServerProcess):
         token = self._cluster.kubectl(
             "--namespace=windlass-system", "create", "token", "windlass-operator", "--duration=2h"
         ).strip()
-        document = kubeconfig(self._cluster.server, self._cluster.authority, {"token": token})
+        server = self._server or self._cluster.server
+        document = kubeconfig(server, self._cluster.authority, {"token": token})
         (self.directory / "kubeconfig").write_text(yaml.safe_dump(document))
 
     def command(self) -> list[str]:

@@ -10,7 +10,7 @@ import yaml
 from windlass.client.kube.api import read_config
 from windlass.client.kube.login import Login
 from windlass.core.errors import Invalid
-from windlass.operator.handlers import connection
+from windlass.operator.patience import connection
 
 pytestmark = pytest.mark.anyio
 
@@ -46,7 +46,8 @@ async def test_a_plugin_is_asked_in_its_version_and_its_token_is_used(tmp_path: 
     script = f'echo "$KUBERNETES_EXEC_INFO" > {told}; ' + credential('{"token": "\'$WHO\'"}')
     user = plugin(tmp_path, script, version, env=[{"name": "WHO", "value": "ours"}])
     info = await connection(read_config(kubeconfig(tmp_path, user)))
-    assert info.token == "ours"
+    async with info.aiohttp_session as http:
+        assert http.headers["Authorization"] == "Bearer ours"
     asked = json.loads(told.read_text())
     assert asked["apiVersion"] == f"client.authentication.k8s.io/{version}"
     assert asked["spec"]["interactive"] is False

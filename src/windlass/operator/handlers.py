@@ -9,11 +9,10 @@ from typing import Any, cast
 
 import kopf
 from lightkube.config.kubeconfig import SingleConfig
-from lightkube.config.models import User
 
-from windlass.client.kube.login import Login
 from windlass.operator.memory import Key, Memory, key_of
 from windlass.operator.noteless import keep_no_notes
+from windlass.operator.patience import Endless, connection
 from windlass.operator.queue import WorkQueue
 from windlass.wire.kube.names import GROUP, JOB_LABEL, PLURAL, VERSION, Document
 from windlass.wire.kube.observe import MOUNT_FAILED, tells_of_a_race
@@ -23,7 +22,7 @@ _OURS = {JOB_LABEL: kopf.PRESENT}
 
 def register(registry: kopf.OperatorRegistry, memory: Memory, queue: WorkQueue[Key], config: SingleConfig) -> None:
     @kopf.on.login(registry=registry)
-    async def login(**_: Any) -> kopf.ConnectionInfo:
+    async def login(**_: Any) -> kopf.AiohttpSession:
         return await connection(config)
 
     @kopf.on.startup(registry=registry)
@@ -84,35 +83,12 @@ def _configure(settings: kopf.OperatorSettings) -> None:
     settings.posting.enabled = False
     settings.scanning.disabled = True  # it watches what it was told to; it needs no right to list namespaces or CRDs
     settings.watching.server_timeout = 300
+    settings.networking.error_backoffs = Endless()
     for plural in ("pods", "persistentvolumeclaims"):  # by the API server: others' it does not even send
         settings.watching.label_selectors["", "v1", plural] = JOB_LABEL
     # Only what kubelets say when they cannot mount a volume.
     settings.watching.field_selectors["", "v1", "events"] = f"involvedObject.kind=Pod,reason={MOUNT_FAILED}"
     settings.peering.standalone = True
-
-
-async def connection(config: SingleConfig) -> kopf.ConnectionInfo:
-    """kopf has its own HTTP client; it logs in with what we were given, and asks again when that is refused."""
-    user, cluster = config.user or User(), config.cluster
-    token = await Login(config).bearer(anew=True)
-    return kopf.ConnectionInfo(
-        server=str(cluster.server),
-        ca_path=_file(config, cluster.certificate_auth),
-        ca_data=cluster.certificate_auth_data,
-        insecure=cluster.insecure,
-        username=user.username,
-        password=user.password,
-        token=token or None,
-        certificate_path=_file(config, user.client_cert),
-        certificate_data=user.client_cert_data,
-        private_key_path=_file(config, user.client_key),
-        private_key_data=user.client_key_data,
-        default_namespace=config.namespace,
-    )
-
-
-def _file(config: SingleConfig, name: str | None) -> str | None:
-    return str(config.abs_file(name)) if name else None
 
 
 def _plain(body: Mapping[str, Any]) -> Document:

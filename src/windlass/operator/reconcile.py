@@ -6,7 +6,7 @@ from typing import Final
 import anyio
 import structlog
 
-from windlass.client.kube.api import CLAIMS, KubeApi
+from windlass.client.kube.api import CLAIMS, THROTTLED, KubeApi
 from windlass.core.errors import Conflict, Invalid, Unavailable, WindlassError
 from windlass.core.lifecycle.ephemeral import (
     Action,
@@ -200,6 +200,8 @@ class Reconciler:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         self._metrics.troubles.labels(code).inc()
         delay = min(BACKOFF_FIRST_SECONDS * 2 ** min(failures - 1, 10), BACKOFF_MAX_SECONDS)
+        if isinstance(exc, Unavailable) and code == THROTTLED:
+            delay = max(delay, exc.retry_after_seconds)
         if isinstance(exc, Conflict):
             log.debug("look repeated", job=key, code=code)  # somebody else wrote; its event is on the way
         elif isinstance(exc, WindlassError):

@@ -34,7 +34,9 @@ async def seal(api: KubeApi, job: Document, attempt: int) -> LogSeen:
         await api.create(CONFIG_MAPS, document, namespace)
     except Conflict:
         kept = await api.get(CONFIG_MAPS, log_name(name, attempt), namespace)
-        if kept is None or owner_uid(kept) != uid:  # of an earlier job of this name, about to be collected
+        if kept is None:
+            raise  # refused for something else, such as a quota that others wrote at the same moment: asked again
+        if owner_uid(kept) != uid:  # of an earlier job of this name, about to be collected
             return LogSeen(tail=words)
     return LogSeen(name=log_name(name, attempt), tail=words)
 

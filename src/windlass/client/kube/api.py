@@ -50,6 +50,7 @@ __all__ = [
     "Kind",
     "KubeApi",
     "error_of",
+    "lines_of",
     "read_config",
 ]
 
@@ -58,6 +59,9 @@ MERGE: Final = "application/merge-patch+json"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 """As a merge, but lists are of named things: one of them can be taken out. Not for custom resources."""
 TIMEOUT_SECONDS: Final = 30.0
+THROTTLED: Final = "kube-throttled"
+"""It has too much to do and says when to come again."""
+RETRY_AFTER_MAX_SECONDS: Final = 60
 
 
 class KubeApi:
@@ -111,7 +115,7 @@ class KubeApi:
         query |= {"labelSelector": labels} if labels else {}
         self.calls["GET", kind.plural] += 1
         async with self._answer("GET", kind.path(namespace), params=query, timeout=_ENDLESS) as answer:
-            async for line in _lines(answer.content):
+            async for line in lines_of(answer.content):
                 event = decode(line)
                 if event["type"] == "ERROR":
                     return
@@ -146,7 +150,9 @@ class KubeApi:
             await self._write("DELETE", kind, namespace, name, body=options)
         except NotFound:
             return False
-        except Conflict:
+        except Conflict as exc:
+            if _NOT_THAT_ONE not in exc.message:
+                raise
             return False
         return True
 
@@ -236,7 +242,7 @@ class KubeApi:
                     if answer.status == 401 and not is_last:
                         continue
                     if answer.status >= 400:
-                        raise error_of(answer.status, await answer.read())
+                        raise error_of(answer.status, await answer.read(), answer.headers.get("Retry-After", ""))
                     yield answer
                     return
         except (aiohttp.ClientError, TimeoutError) as exc:
@@ -244,10 +250,11 @@ class KubeApi:
             raise Unavailable(words, code="kube-unavailable") from exc
 
 
+_NOT_THAT_ONE: Final = "precondition"
 _ENDLESS: Final = aiohttp.ClientTimeout(sock_connect=TIMEOUT_SECONDS)
 
 
-async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+async def lines_of(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
     """However long they are: aiohttp's own have a bound, and an object may be larger."""
     rest = b""
     async for piece in content.iter_any():
@@ -272,8 +279,8 @@ def read_config(kubeconfig: Path | None = None, context: str | None = None) -> S
 _CONFIG_HINT: Final = "name a file with KUBECONFIG or --kubeconfig, and one of its contexts with --context"
 
 
-def error_of(code: int, body: bytes) -> WindlassError:
-    """Ours, from what the API server said."""
+def error_of(code: int, body: bytes, retry_after: str = "") -> WindlassError:
+    """Ours, from what the API server said. `retry_after` is its header of that name."""
     try:
         found: Any = decode(body)
     except DecodeError:
@@ -294,5 +301,8 @@ def error_of(code: int, body: bytes) -> WindlassError:
             return Conflict(message, code="kube-conflict")
         case 400 | 422:
             return Invalid(message, code="kube-refused")
+        case 429:
+            seconds = int(retry_after) if retry_after.isdecimal() else 1
+            return Unavailable(message, code=THROTTLED, retry_after_seconds=min(seconds, RETRY_AFTER_MAX_SECONDS))
         case _:
             return Unavailable(message, code="kube-unavailable")

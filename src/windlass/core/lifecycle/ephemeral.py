@@ -135,6 +135,8 @@ def _wait_or_start(wish: Wish, course: Course, volume: VolumeSeen, first: tuple[
         return Step(course=_waits(course, "VolumePending", "its volume is not bound yet"), actions=first)
     if course.retry_at is not None and now < course.retry_at:
         return Step(course=course, actions=first, wake_at=course.retry_at)
+    if first:  # before it is begun: once it is, nobody comes back to what failed here
+        return Step(course=_waits(course, "Starting", ""), actions=first)
     begun = replace(
         _waits(course, "Starting", ""),
         attempt=course.attempt + 1,
@@ -143,7 +145,7 @@ def _wait_or_start(wish: Wish, course: Course, volume: VolumeSeen, first: tuple[
         exit_code=None,
         retry_at=None,
     )
-    return Step(course=begun, actions=(*first, CreatePod(begun.attempt)))
+    return Step(course=begun, actions=(CreatePod(begun.attempt),))
 
 
 # — during a run —
@@ -279,17 +281,20 @@ def _finish(course: Course, reason: str, message: str, *, at: Millis) -> Step:
 
 def _clean_up(wish: Wish, course: Course, seen: Seen, now: Millis) -> Step:
     """Both times-to-live, counted from the end and judged by UID: what was made anew under the name is left alone."""
-    assert course.finished_at is not None
+    finished_at = course.finished_at
+    assert finished_at is not None
     actions: list[Action] = []
     waits: list[Millis] = []
     pod, volume = seen.pod, seen.volume
+    if volume is not None and volume.owner is Owner.OURS and not course.volume:
+        course = replace(course, volume=volume.uid)  # made for it, and its end came before that was noted
     if pod is not None and not pod.is_foreign and not pod.is_going:
         is_over = pod.state in (PodState.SUCCEEDED, PodState.FAILED)
-        due = Millis(course.finished_at + wish.run_ttl_ms) if is_over else now  # a cancelled one lives until we end it
+        due = Millis(finished_at + wish.run_ttl_ms) if is_over else now  # a cancelled one lives until we end it
         _judge(actions, waits, DeletePod(course.attempt, pod.uid), due, now)
     if volume is not None and volume.uid == course.volume:
         if volume.owner is Owner.OURS and not volume.is_going:
-            _judge(actions, waits, DeleteVolume(volume.uid), Millis(course.finished_at + wish.volume_ttl_ms), now)
+            _judge(actions, waits, DeleteVolume(volume.uid), Millis(finished_at + wish.volume_ttl_ms), now)
     elif course.volume:
         course = replace(course, is_volume_gone=True)
     return Step(course=course, actions=tuple(actions), wake_at=min(waits, default=None))
