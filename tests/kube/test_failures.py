@@ -16,7 +16,18 @@ from windlass.client.kube.api import NODES, PODS
 from windlass.core.errors import WindlassError
 
 
+def failed(operator: Operator, reason: str) -> float:
+    """Runs, as its metrics count them."""
+    return operator.metric("windlass_operator_runs_failed_total", f'reason="{reason}"')
+
+
+def wait_counted(operator: Operator, reason: str, before: float, runs: int = 1) -> None:
+    """It counts when it has written."""
+    wait_for(lambda: failed(operator, reason) == before + runs, DEADLINE, f"{runs} more to have failed by {reason}")
+
+
 def test_a_failed_run_is_retried_as_a_new_pod_and_tells_its_last_lines(lab: Lab, operator: Operator) -> None:
+    before = failed(operator, "ExitCode")
     lab.shell("flaky", 'echo "attempt $WINDLASS_ATTEMPT"; exit 3', retries=1)
     status = lab.wait_status("flaky", phase="Failed")
     assert (status["reason"], status["exitCode"], status["attempt"]) == ("ExitCode", 3, 2)
@@ -24,25 +35,32 @@ def test_a_failed_run_is_retried_as_a_new_pod_and_tells_its_last_lines(lab: Lab,
     assert (lab.log("flaky", 1), lab.log("flaky", 2)) == ("attempt 1\n", "attempt 2\n")
     for pod in ("flaky-1", "flaky-2"):
         lab.wait_gone("pod", pod)
+    wait_counted(operator, "ExitCode", before, runs=2)
 
 
 def test_too_much_memory_is_told_as_such(lab: Lab, operator: Operator) -> None:
+    before = failed(operator, "OOMKilled")
     lab.apply("greedy", command=["dd", "if=/dev/zero", "of=/dev/null", "bs=256M"])
     assert lab.wait_status("greedy", phase="Failed")["reason"] == "OOMKilled"
+    wait_counted(operator, "OOMKilled", before)
 
 
 def test_a_run_that_exceeds_its_timeout_is_ended(lab: Lab, operator: Operator) -> None:
+    before = failed(operator, "DeadlineExceeded")
     lab.apply("slow", command=["sleep", "300"], timeoutSeconds=2, graceSeconds=0, retries=3)
     status = lab.wait_status("slow", phase="Failed")
     assert (status["reason"], status["attempt"]) == ("DeadlineExceeded", 1)
+    wait_counted(operator, "DeadlineExceeded", before)
 
 
 def test_an_image_that_is_nowhere_fails_with_the_pulls_own_words(lab: Lab, operator: Operator) -> None:
+    before = failed(operator, "ImagePull")
     lab.apply("imageless", image="127.0.0.1:9/nowhere:1")
     status = lab.wait_status("imageless", phase="Failed")
     assert status["reason"] == "ImagePull"
     assert "127.0.0.1:9/nowhere:1" in status["message"]
     lab.wait_gone("pod", "imageless-1")
+    wait_counted(operator, "ImagePull", before)
 
 
 def test_a_command_that_is_not_there_cannot_start(lab: Lab, operator: Operator) -> None:
@@ -68,6 +86,7 @@ def test_a_gpu_that_no_node_has_is_waited_for_and_said_so(lab: Lab, operator: Op
     status = lab.wait_status("hungry", phase="Pending", reason="Unschedulable")
     assert "nvidia.com/gpu" in status["message"]
     assert "--gpu 0" in status["message"]
+    assert operator.metric("windlass_operator_jobs_pending", 'reason="Unschedulable"') >= 1
     give = [{"op": "add", "path": "/status/capacity/nvidia.com~1gpu", "value": "1"}]
     lab.cluster.kubectl("patch", "node", NODE, "--subresource=status", "--type=json", "-p", json.dumps(give))
     lab.wait_status("hungry", phase="Succeeded")
@@ -170,17 +189,20 @@ def say_of_pod(lab: Lab, pod: str, **status: Any) -> None:
 
 
 def test_an_evicted_pod_is_told_in_the_nodes_own_words(lab: Lab, operator: Operator, far_node: str) -> None:
+    before = failed(operator, "Evicted")
     run_on(lab, far_node, "pushed")
     words = "The node was low on resource: memory. Container main was using 5Gi, request is 1Gi."
     say_of_pod(lab, "pushed-1", phase="Failed", reason="Evicted", message=words, containerStatuses=[])
     status = lab.wait_status("pushed", phase="Failed")
     assert (status["reason"], status["message"], status["attempt"]) == ("Evicted", words, 1)
     wait_for(lambda: "Evicted" in lab.events("pushed"), DEADLINE, "what is told after it is written")
+    wait_counted(operator, "Evicted", before)
 
 
 def test_a_node_that_does_not_answer_is_said_and_when_it_takes_the_pod_along_it_was_lost(
     lab: Lab, operator: Operator, far_node: str
 ) -> None:
+    before = failed(operator, "NodeLost")
     run_on(lab, far_node, "stranded", retries=0)
     status = lab.wait_status("stranded", phase="Running", reason="NodeNotReady")
     assert status["message"] == f"node {far_node} does not answer; the run is neither ended nor started again"
@@ -189,6 +211,7 @@ def test_a_node_that_does_not_answer_is_said_and_when_it_takes_the_pod_along_it_
     status = lab.wait_status("stranded", phase="Failed")
     assert (status["reason"], status["message"]) == ("NodeLost", f"node {far_node} was lost, and its pod with it")
     assert lab.items("pods") == []
+    wait_counted(operator, "NodeLost", before)
 
 
 @pytest.mark.soak

@@ -19,7 +19,7 @@ from windlass.core.model.ids import Millis
 from windlass.core.model.submission import Submission
 from windlass.operator.memory import Memory, Shelf
 from windlass.operator.metrics import OperatorMetrics
-from windlass.operator.notices import event, notices
+from windlass.operator.notices import event, failure, notices
 from windlass.ports.failpoints import Failpoints
 from windlass.wire.kube.errand import claim_of, read_errand
 from windlass.wire.kube.names import API_VERSION, EXPIRES, HOLD, KIND, NUDGE, Document, owner, pod_name, volume_name
@@ -151,6 +151,8 @@ class Actor:
     async def _tell(self, job: Document, old: Course, new: Course, now: Millis) -> None:
         if new.is_over and not old.is_over:
             self._metrics.ended.labels(new.phase.value, new.reason).inc()
+        if reason := failure(old, new):
+            self._metrics.failed.labels(reason).inc()
         for notice in notices(old, new):
             try:
                 await self._api.create(EVENTS, event(job, notice, new.attempt, now), job["metadata"]["namespace"])

@@ -1,6 +1,10 @@
 """What the operator counts, for Prometheus."""
 
+from collections.abc import Iterable
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from windlass.wire.kube.names import Document
 
 
 class OperatorMetrics:
@@ -11,6 +15,15 @@ class OperatorMetrics:
             "Jobs that came to an end.",
             ("phase", "reason"),
             registry=self.registry,
+        )
+        self.failed = Counter(
+            "windlass_operator_runs_failed_total",
+            "Runs that failed, those that are tried again among them, by reason.",
+            ("reason",),
+            registry=self.registry,
+        )
+        self.pending = Gauge(
+            "windlass_operator_jobs_pending", "Jobs that wait now, by what for.", ("reason",), registry=self.registry
         )
         self.pods = Counter("windlass_operator_pods_created_total", "Pods made for runs.", registry=self.registry)
         self.looks = Histogram(
@@ -29,3 +42,10 @@ class OperatorMetrics:
             ("method", "resource"),
             registry=self.registry,
         )
+
+    def show_pending(self, jobs: Iterable[Document]) -> None:
+        """As they are at this moment; what nobody waits for any more is told no longer."""
+        self.pending.clear()
+        for status in (job.get("status", {}) for job in jobs):
+            if status.get("phase") == "Pending":
+                self.pending.labels(status.get("reason", "")).inc()

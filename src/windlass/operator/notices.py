@@ -33,6 +33,14 @@ def notices(old: Course, new: Course) -> Iterator[Notice]:
         yield Notice(new.reason, new.message, is_warning=new.reason != "Suspended")
 
 
+def failure(old: Course, new: Course) -> str:
+    """Why a run has failed just now, whether it is tried again or not; nothing if none has."""
+    has_ended = new.phase is EphemeralPhase.FAILED and not old.is_over
+    is_tried_again = new.retry_at is not None and old.retry_at is None
+    is_run = new.attempt > 0 and new.reason != "Cancelled"
+    return new.reason if is_run and (has_ended or is_tried_again) else ""
+
+
 def event(job: Document, notice: Notice, attempt: int, now: Millis) -> Document:
     """Named by what it says, so that an operator that died after posting it does not post it again."""
     metadata = job["metadata"]
