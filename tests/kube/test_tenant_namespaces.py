@@ -101,6 +101,18 @@ def test_who_withdraws_it_there_cancels_it_here_and_the_other_way_round(lab: Lab
     server.cli("tenants", "quota", "local", "--jobs", "1", "--policy", "queue")
     lab.shell("first", UNTIL_TOLD, graceSeconds=0)
     lab.wait_status("first", phase="Running")
+    name = jobs(server)["first"]["metadata"]["name"]
+    there = ("-n", lab.namespace)
+    for asked, hint in (
+        (("exec", name, "--", "ls", "a b"), ("kubectl", *there, "exec", "-it", "first-1", "--", "ls", "'a b'")),
+        (("attach", name), ("kubectl", *there, "attach", "-it", "first-1")),
+        (("download", name, "out.txt"), ("egpu", *there, "download", "first", "out.txt")),
+        (("debug", name), ("egpu", *there, "debug", "first")),
+    ):
+        refused = server.cli(*asked, check=False)
+        assert refused.code != 0
+        assert "is reached there" in refused.err, refused
+        assert " ".join(hint) in refused.err, refused
     lab.shell("second", "true")
     lab.shell("third", "true")
     wait_for(lambda: {"second", "third"} <= jobs(server).keys(), DEADLINE, "both to be accepted")

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 
+from windlass.control.abroad import refuse_volume
 from windlass.control.brain import Brain
 from windlass.control.runtimes import Runtimes
 from windlass.core.errors import Conflict, NotFound
@@ -16,6 +17,7 @@ class Artifacts:
 
     async def download(self, view: JobView, path: str) -> AsyncIterator[bytes]:
         """`path` below the volume's root; the empty path is all of it."""
+        refuse_volume(view.job, "download", *((path,) if path else ()))
         volume = self._brain.world.tables.volumes.get(view.job.volume_id)
         if volume is None or volume.state is VolumeState.DROPPING:
             raise NotFound(

@@ -10,6 +10,7 @@ import anyio
 import structlog
 from msgspec.structs import replace
 
+from windlass.control.abroad import NAME, NAMESPACE, UID
 from windlass.control.plane import ControlPlane
 from windlass.core.errors import NotFound, WindlassError
 from windlass.core.model.ids import JobId, PoolId
@@ -22,7 +23,6 @@ LOOK_SECONDS: Final = 2.0
 """How often those that wait are offered again, and told what they wait for."""
 TELL_SECONDS: Final = 10.0
 """Between two things that one is told: a queue moves all the time, and each word is a write there."""
-UID: Final = "kubernetes.uid"
 """The label of a guest's job by which it is found again after a restart."""
 PRESET: Final = "preset"
 """Which image the operator gives one that names none is not known here, and not needed."""
@@ -144,11 +144,11 @@ class GuestDoor:
 
 def _labels(guest: Guest) -> tuple[tuple[str, str], ...]:
     namespace, name, uid = guest.ref.split("/")
-    return (("kubernetes.name", name), ("kubernetes.namespace", namespace), (UID, uid))
+    return ((NAME, name), (NAMESPACE, namespace), (UID, uid))
 
 
 def _ref_of(job: Job) -> str:
     labels = dict(job.labels)
     if UID not in labels:
         return ""
-    return f"{labels.get('kubernetes.namespace', '')}/{labels.get('kubernetes.name', '')}/{labels[UID]}"
+    return f"{labels.get(NAMESPACE, '')}/{labels.get(NAME, '')}/{labels[UID]}"

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from windlass.control.abroad import refuse_pod, refuse_volume
 from windlass.control.brain import Brain
 from windlass.control.runtimes import Runtimes
 from windlass.control.secrets import Secrets
@@ -29,6 +30,7 @@ class Terminals:
 
     @asynccontextmanager
     async def attach(self, view: JobView) -> AsyncIterator[Terminal]:
+        refuse_pod(view.job, "attach")
         run = self._running(view)
         async with self._runtimes.on(run.node).attach(run.id) as terminal:
             yield terminal
@@ -37,6 +39,7 @@ class Terminals:
     async def execute(
         self, view: JobView, command: tuple[str, ...], *, wants_terminal: bool
     ) -> AsyncIterator[Terminal]:
+        refuse_pod(view.job, "exec", "--", *command)
         run = self._running(view)
         runtime = self._runtimes.on(run.node)
         async with runtime.execute(run.id, command, wants_terminal=wants_terminal) as terminal:
@@ -47,6 +50,7 @@ class Terminals:
         self, view: JobView, *, image: str = "", command: tuple[str, ...] = (), keep: bool = False, name: str = ""
     ) -> AsyncIterator[Terminal]:
         """A shell with the volume at /mnt, in the job's own image unless another is named."""
+        refuse_volume(view.job, "debug")
         volume = self._brain.world.tables.volumes.get(view.job.volume_id)
         if volume is None or volume.state is not VolumeState.PRESENT:
             raise NotFound(f"job {view.job.name} has no volume to look at", code="volume-gone")
