@@ -74,7 +74,7 @@ def test_a_command_that_is_not_there_cannot_start(lab: Lab, operator: Operator) 
 def test_what_only_the_validator_knows_to_be_wrong_ends_the_job_with_the_field_named(
     lab: Lab, operator: Operator
 ) -> None:
-    lab.apply("odd", image="Not An Image")
+    lab.apply("odd", image=f"registry/{'x' * 300}")
     status = lab.wait_status("odd", phase="Failed")
     assert status["reason"] == "Invalid"
     assert status["message"].startswith("spec.image: ")

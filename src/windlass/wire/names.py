@@ -18,6 +18,7 @@ LABEL_VALUE_PATTERN: Final = r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?
 LABEL_KEY_PATTERN: Final = r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
 ENV_NAME_PATTERN: Final = r"^[A-Za-z_][A-Za-z0-9_.-]{0,255}$"
 SECRET_KEY_PATTERN: Final = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}$"  # noqa: S105 — a grammar
+MODEL_PATTERN: Final = r"^[a-z0-9][a-z0-9_.-]{0,63}$"
 RESERVED_PREFIX: Final = "windlass.dev/"
 ARTIFACTS: Final = "/artifacts"
 PATH_BYTES_MAX: Final = 1024
@@ -29,7 +30,7 @@ _LABEL_KEY: Final = re.compile(LABEL_KEY_PATTERN[1:-1], re.ASCII)
 _LABEL_VALUE: Final = re.compile(LABEL_VALUE_PATTERN[1:-1], re.ASCII)
 _ENV_NAME: Final = re.compile(ENV_NAME_PATTERN[1:-1], re.ASCII)
 _SECRET_KEY: Final = re.compile(SECRET_KEY_PATTERN[1:-1], re.ASCII)
-_MODEL: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}", re.ASCII)
+_MODEL: Final = re.compile(MODEL_PATTERN[1:-1], re.ASCII)
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 DNS_LABEL_EXPECTED: Final = (

@@ -17,6 +17,8 @@ _PATH_PART: Final = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _PATH: Final = re.compile(rf"{_PATH_PART}(?:/{_PATH_PART})*")
 _TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
+REFERENCE_PATTERN: Final = rf"^(?:{_DOMAIN.pattern}/)?{_PATH.pattern}(?::{_TAG.pattern})?(?:@(?:{_DIGEST.pattern}))?$"
+"""The same as one expression, for schemas. It lets a little more pass: how long a repository's name is, it does not count."""
 _NAME_MAX: Final = 255
 """Characters of domain and path together, as registries have it."""
 _PORTS: Final = 1 << 16

@@ -8,11 +8,18 @@ a variable that is a secret's stands in `secretEnv`.
 from collections.abc import Mapping
 from typing import Any, Final
 
+from windlass.core.distribution.reference import REFERENCE_PATTERN
 from windlass.wire.job import VOLUME_TTL_ALIAS, JobSpecDocument
 from windlass.wire.kube.names import GROUP, KIND, PLURAL, SHORT, VERSION, Document
 from windlass.wire.kube.schema import Schema, structural
 from windlass.wire.kube.status import StatusDocument
-from windlass.wire.names import DNS_LABEL_PATTERN, ENV_NAME_PATTERN, LABEL_KEY_PATTERN, SECRET_KEY_PATTERN
+from windlass.wire.names import (
+    DNS_LABEL_PATTERN,
+    ENV_NAME_PATTERN,
+    LABEL_KEY_PATTERN,
+    MODEL_PATTERN,
+    SECRET_KEY_PATTERN,
+)
 from windlass.wire.quantities import write_bytes, write_cpu, write_seconds
 
 _WRITTEN: Final[Mapping[str, Any]] = {
@@ -96,6 +103,9 @@ def _spec() -> Schema:
     for parent in ("resources", "input", "output"):
         fields[parent]["default"] = {}
     fields["resources"]["properties"]["gpu"]["default"] = 1
+    fields["image"]["pattern"] = REFERENCE_PATTERN
+    fields["model"]["pattern"] = MODEL_PATTERN
+    fields["webhook"]["properties"]["url"]["pattern"] = "^https?://[^/]"
     for path, write in _WRITTEN.items():
         _at(fields, path)["default"] = write(_at(fields, path)["default"])
     _add_rules(spec)
