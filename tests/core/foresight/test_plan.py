@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.core.pool_home import GROW, a_growing_world, node_of
+from tests.core.quota_home import unrecorded
 from windlass.core.foresight.plan import plan
 from windlass.core.foresight.why import Estimate
 from windlass.core.model.facts import RunEnded, RunStarted
@@ -193,7 +194,8 @@ def picture(world: World) -> Any:
     records = [sorted((str(key), repr(value)) for key, value in table.items()) for table in kept]
     accounts = sorted((tenant, repr(account)) for tenant, account in tables.ledger.accounts().items())
     free = sorted((slot.node.id, repr(slot.free), slot.runs) for slot in tables.places)
-    return records, accounts, free, world.number, len(tables.queue), len(world.journal), tables.ledger.now()
+    order = world.number, len(tables.queue), len(world.journal), tables.ledger.now()
+    return records, accounts, free, order, unrecorded(world)
 
 
 def test_in_a_hundred_random_worlds_the_plan_is_what_then_happens() -> None:

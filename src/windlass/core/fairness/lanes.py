@@ -21,6 +21,8 @@ from windlass.core.model.job import Job
 from windlass.core.model.shape import Shape
 
 Reasons = tuple[tuple[str, int], ...]
+Parking = tuple[Reasons, str, bool, bool]
+"""How a band is parked: why, what is scarce, whether it yields, whether it is hopeless."""
 
 
 class Lane:
@@ -317,6 +319,10 @@ class Band:
         self.listed: Entry | None = None
         self.order = Order()
         """Of those asleep."""
+
+    @property
+    def parking(self) -> Parking | None:
+        return (self.waiting, self.scarce, self.yields, self.is_hopeless) if self.is_parked else None
 
     def join(self, lane: Lane) -> int:
         """Its number in here."""

@@ -13,7 +13,7 @@ shares and bands are is in `lanes`.
 from collections.abc import Callable
 from functools import partial
 
-from windlass.core.fairness.lanes import Band, Lane, Reasons, Share
+from windlass.core.fairness.lanes import Band, Lane, Parking, Reasons, Share
 from windlass.core.fairness.order import Order
 from windlass.core.fairness.parking import LAST, NOBODY, Parked
 from windlass.core.fairness.ranks import (
@@ -28,6 +28,23 @@ from windlass.core.fairness.ranks import (
 from windlass.core.model.ids import TenantId
 from windlass.core.model.job import Job
 from windlass.core.model.resources import Resources
+
+
+class Before:
+    """What a trial has touched of parking and holding, as it was: of a thousand parked shapes it asks a few."""
+
+    __slots__ = ("held", "parkings")
+
+    def __init__(self) -> None:
+        self.parkings: dict[BandKey, Parking | None] = {}
+        self.held: dict[TenantId, Reasons] = {}
+
+    def note_band(self, band: Band) -> None:
+        if band.key_in_queue not in self.parkings:
+            self.parkings[band.key_in_queue] = band.parking
+
+    def note_share(self, share: Share) -> None:
+        self.held.setdefault(share.tenant, share.held)
 
 
 class WaitingQueue:
@@ -50,6 +67,8 @@ class WaitingQueue:
         self._count = 0
         self._held = 0
         """Shares that are; most of the time none."""
+        self._before: Before | None = None
+        """During a trial."""
         self._served: Lane | None = None
         """Of the newest `head`. Whoever asked takes that job out next and charges that tenant: neither is looked up again."""
 
@@ -185,12 +204,16 @@ class WaitingQueue:
         self, band: Band, reasons: Reasons, *, scarce: str = "", yields: bool = False, is_hopeless: bool = False
     ) -> None:
         """`yields`: there is room, but it would delay `blocked`. `is_hopeless`: no node there is could take it ever."""
+        if self._before is not None:
+            self._before.note_band(band)
         band.is_parked, band.yields, band.is_hopeless = True, yields, is_hopeless
         band.waiting, band.scarce, band.listed = reasons, scarce, None
         self._parked.add(band)
         self._list(band)
 
     def unpark(self, band: Band) -> None:
+        if self._before is not None:
+            self._before.note_band(band)
         self._parked.discard(band)
         band.is_parked = band.yields = band.is_hopeless = False
         band.waiting, band.listed = (), None
@@ -222,6 +245,8 @@ class WaitingQueue:
     def hold(self, tenant: TenantId, reasons: Reasons) -> None:
         """The tenant is at a limit of its own: out of the running, all its lanes, until `let_go`. It keeps its tag."""
         share = self._shares.get(tenant) or self._open_share(tenant)
+        if self._before is not None:
+            self._before.note_share(share)
         self._held += bool(reasons) - bool(share.held)
         share.held, share.ready = reasons, None
 
@@ -231,9 +256,34 @@ class WaitingQueue:
             return
         share = self._shares.get(tenant)
         if share is not None and share.held:
+            if self._before is not None:
+                self._before.note_share(share)
             share.held = ()
             self._held -= 1
             self._list(share)
+
+    def begin_trial(self) -> None:
+        assert self._before is None, "one trial at a time"
+        self._before = Before()
+
+    def end_trial(self) -> None:
+        """When all jobs are back: who was parked or held is so again, for the same reasons, and nobody else is."""
+        before, self._before = self._before, None
+        assert before is not None
+        for key, was in before.parkings.items():
+            band = self._bands.get(key)
+            if band is None or band.parking == was:
+                continue
+            if was is None:
+                self.unpark(band)
+            else:
+                waiting, scarce, yields, is_hopeless = was
+                self.park(band, waiting, scarce=scarce, yields=yields, is_hopeless=is_hopeless)
+        for tenant, reasons in before.held.items():
+            if reasons:
+                self.hold(tenant, reasons)
+            else:
+                self.let_go(tenant)
 
     # — what there is to see —
 
@@ -386,6 +436,8 @@ class WaitingQueue:
         del band.lanes[(lane.tenant, lane.level) if lane.level else lane.tenant]
         band.leave(lane)
         if not band.lanes:
+            if self._before is not None:
+                self._before.note_band(band)
             self._parked.discard(band)
             del self._bands[band.key_in_queue]
             self._sources[band.number] = None

@@ -70,9 +70,9 @@ def place(world: World, *, now: Millis, limit: int = 256) -> list[Run]:
                 placed += [run] if run is not None else []
         elif isinstance(spot, Waiting):
             is_hopeless = bool(tables.places.could_ever_fit(lane.shape))
-            tables.park(lane.band, spot.reasons, scarce=spot.scarce, is_hopeless=is_hopeless)
+            tables.queue.park(lane.band, spot.reasons, scarce=spot.scarce, is_hopeless=is_hopeless)
         elif isinstance(spot, Yields):
-            tables.park(lane.band, spot.reasons, yields=True)
+            tables.queue.park(lane.band, spot.reasons, yields=True)
     return placed
 
 

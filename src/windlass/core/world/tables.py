@@ -9,12 +9,14 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from msgspec.structs import replace
+
 from windlass.core.admission.budget import cost_reached_at, next_threshold_at
 from windlass.core.admission.reserve import Reserve
 from windlass.core.admission.usage import Usage
 from windlass.core.fairness.account import Account
 from windlass.core.fairness.deadlines import Urgency, lead_of, next_change, urgency
-from windlass.core.fairness.lanes import Band, Reasons
+from windlass.core.fairness.lanes import Reasons
 from windlass.core.fairness.queue import WaitingQueue
 from windlass.core.fairness.standings import Standings
 from windlass.core.fairness.typical import Typical
@@ -36,6 +38,7 @@ from windlass.core.world.fleet import Fleet
 from windlass.core.world.kept import Kept
 from windlass.core.world.namesakes import Namesakes
 from windlass.core.world.records import Key, Record, Table
+from windlass.core.world.standstill import Standstill
 from windlass.core.world.timers import Due, Timers
 
 _NO_TIME: Final = Millis(0)
@@ -94,10 +97,6 @@ class Tables(Kept):
         """A node has come or changed since: what no node could ever take may have found one."""
         self.woken: list[JobId] | None = None
         """During a trial: jobs whose backoff has ended or whose deadline has come near in it, to be sent back."""
-        self.tried: list[TenantId] = []
-        """During a trial: tenants held in it, to be let go."""
-        self.parked: list[Band] = []
-        """During a trial: shapes that found no place in it, to be asked again."""
         self._short_of_room: set[TenantId] = set()
         self.held_until: dict[TenantId, Millis] = {}
         """Tenants with a timer that lets them try again."""
@@ -124,17 +123,39 @@ class Tables(Kept):
             known = self._shapes[shape] = shape
         return known
 
-    def park(self, band: Band, reasons: Reasons, **how: Any) -> None:
-        """As the queue's, with what a trial parks for its own reasons taken back at its end."""
-        self.queue.park(band, reasons, **how)
-        if self.is_trial:
-            self.parked.append(band)
+    def begin_trial(self) -> Standstill:
+        """What no record has, to be given back at the end of the trial."""
+        self.queue.begin_trial()
+        promised = self.reservation
+        slot = self.places.slot(promised.node) if promised is not None else None
+        return Standstill(
+            grown=frozenset(self.grown),
+            has_other_nodes=self.has_other_nodes,
+            has_other_pools=self.fleet.has_changed,
+            short_of_room=frozenset(self._short_of_room),
+            held_until=dict(self.held_until),
+            is_shut=self.reserve.is_shut,
+            promised=promised,
+            age=slot.version - promised.version if slot is not None and promised is not None else 0,
+        )
+
+    def end_trial(self, before: Standstill) -> None:
+        """When all records are as they were, and all jobs are back in the queue."""
+        self.queue.end_trial()
+        self.grown = set(before.grown)
+        self.has_other_nodes, self.fleet.has_changed = before.has_other_nodes, before.has_other_pools
+        self._short_of_room = set(before.short_of_room)
+        self.held_until = dict(before.held_until)
+        self.reserve.is_shut = before.is_shut
+        promised = before.promised
+        slot = self.places.slot(promised.node) if promised is not None else None
+        if promised is not None and slot is not None:
+            promised = replace(promised, version=slot.version - before.age)  # the node is as it was; its count is not
+        self.reservation = promised
 
     def hold(self, tenant: TenantId, reasons: Reasons, until: Millis | None) -> None:
         """Out of the running until something of it is released, its limits change, or the moment comes."""
         self.queue.hold(tenant, reasons)
-        if self.is_trial:
-            self.tried.append(tenant)
         if until is not None and self.held_until.get(tenant) != until:
             self.held_until[tenant] = until
             self.timers.add(until, Due.HOLD, tenant)

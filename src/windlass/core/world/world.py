@@ -74,6 +74,7 @@ class World:
     def trial(self, now: Millis) -> Iterator["World"]:
         """Decide freely on the live World, then have it all undone: how `why` and `plan` look ahead."""
         size, number, then = len(self.journal), self.number, self.tables.now
+        before = self.tables.begin_trial()
         self.tables.now, self.tables.woken = max(then, now), []
         self.tables.timers.begin_trial()
         try:
@@ -85,11 +86,7 @@ class World:
             self.number, self.tables.woken = number, None
             self.tables.timers.end_trial()
             self._send_back(woken)
-            self.tables.forget_promise()  # found out about a World that is no more
-            self.tables.let_go_for_room()
-            self._ask_again()
-            while self.tables.tried:
-                self.tables.queue.let_go(self.tables.tried.pop())  # held for what was only tried, or at a time to come
+            self.tables.end_trial(before)
 
     def undo_uncommitted(self) -> None:
         """The store refused the batch: nothing after the last durable decision happened."""
@@ -103,14 +100,6 @@ class World:
 
     def drop(self, table: Table, key: str) -> None:
         self.put(table, key, None)
-
-    def _ask_again(self) -> None:
-        """Shapes that a trial parked found no place in a World that is no more: their reasons are its reasons."""
-        parked = self.tables.parked
-        while parked:
-            band = parked.pop()
-            if band.is_parked:
-                self.tables.queue.unpark(band)
 
     def _send_back(self, jobs: Iterable[JobId]) -> None:
         """Whoever was let into the queue, or made urgent, by a trial's time waits for the real one again."""
