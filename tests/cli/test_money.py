@@ -119,3 +119,49 @@ def test_prices_change_what_is_named_and_leave_the_rest(
     assert result.exit_code == 0, result.output
     assert stub.asked[-1].json == expected
     assert "tier enterprise pays 80 %" in result.stdout
+
+
+def test_a_budget_that_is_untouched_has_no_empty_line_for_its_bar(stub: Stub, windlass: Invoke) -> None:
+    found = {"tenant": "vision", "month": "2026-11", "spent": 0, "perMonth": 5_000_000, "hardStop": False, "passed": []}
+    stub.script("GET /api/v1/tenants/vision/budget", (200, found))
+    assert windlass("tenants", "budget", "vision").stdout.splitlines() == ["2026-11  0 of 5 (0%)"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--timeout", "99999999999999999999d"), "'99999999999999999999d' is too long; expected at most 366d"),
+        (("--timeout", "367d"), "'367d' is too long; expected at most 366d"),
+        (("--max-cost", "1000000001"), "'1000000001' is too much; expected at most 1000000000"),
+        (("--max-cost", "9" * 40), f"'{'9' * 24}…' is too much"),
+    ],
+)
+def test_what_is_too_large_is_said_to_be_with_the_limit(
+    stub: Stub, windlass: Invoke, options: tuple[str, ...], said: str
+) -> None:
+    result = windlass("run", *options, "--", "true")
+    assert (result.exit_code, stub.asked) == (exits.USAGE, [])
+    assert said in " ".join(result.stderr.split())
+
+
+def test_a_drain_says_what_is_left_and_waits_if_it_is_asked_to(stub: Stub, windlass: Invoke) -> None:
+    def nodes(runs: int) -> dict[str, object]:
+        return {"items": [{"name": "n1", "runs": runs}, {"name": "n2", "runs": 9}]}
+
+    stub.script("POST /api/v1/nodes/n1/drain", (200, {"state": "draining"}), (200, {"state": "draining"}))
+    stub.script("GET /api/v1/nodes", (200, nodes(1)), (200, nodes(2)), (200, nodes(0)))
+    assert windlass("nodes", "drain", "n1").stdout == "node/n1 draining, 1 run left\n"
+    assert windlass("nodes", "drain", "n1", "--wait").stdout == "node/n1 drained\n"
+
+
+def test_what_held_a_pool_back_again_and_again_is_one_line_of_its_history(stub: Stub, windlass: Invoke) -> None:
+    seen = {"ready": 1, "coming": 0, "idle": 0, "depth": 7}
+    held = {"by": 0, "wanted": 3, "rule": "depth 7 of 1", "held": ["cooldown, 9 s left"], "seen": seen}
+    grew = {**held, "by": 1, "held": []}
+    steps = [
+        {**one, "at": "2026-11-15T12:00:00Z"} for one in (held, {**held, "held": ["cooldown, 31 s left"]}, grew, grew)
+    ]
+    stub.script("GET /api/v1/pools/grow/scaling/history", (200, {"items": steps, "next": None}))
+    lines = windlass("pools", "history", "grow").stdout.splitlines()
+    assert len(lines) == 1 + 3, "changes are never folded"
+    assert "cooldown, 9 s left (told 2 times)" in lines[1]

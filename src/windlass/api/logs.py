@@ -85,7 +85,10 @@ class _Reading:
             if last_event_id is not None and self._attempt != query.attempt:
                 raise Invalid("Last-Event-ID is of another attempt", code="last-event-id")
             if query.attempt > view.job.attempt:
-                raise NotFound(f"job {view.job.name} has made {view.job.attempt} attempts", code="no-such-attempt")
+                raise NotFound(
+                    f"job {view.job.name} has made {view.job.attempt} attempt{'s' * (view.job.attempt != 1)}",
+                    code="no-such-attempt",
+                )
             self._attempt = query.attempt
         elif last_event_id is None:
             self._attempt = max(view.job.attempt, 1)

@@ -11,9 +11,13 @@ from typing import Any, Final
 
 import click
 
-_DURATION: Final = re.compile(r"(\d{1,9})(ms|s|m|h|d|)", re.ASCII)
-_MONEY: Final = re.compile(r"(\d{1,18})(?:\.(\d{1,6}))?", re.ASCII)
+_DURATION: Final = re.compile(r"(\d{1,4000})(s|m|h|d|)", re.ASCII)
+_DAYS_MOST: Final = 366
+_MONEY: Final = re.compile(r"(\d{1,4000})(?:\.(\d{1,6}))?", re.ASCII)
+_UNITS_MOST: Final = 10**9
+"""As the server has them."""
 _DECIMALS: Final = 6
+_SHOWN_MAX: Final = 24
 _MICROS: Final = 10**_DECIMALS
 _SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -27,9 +31,12 @@ class Duration(click.ParamType[int]):
         if isinstance(value, int):
             return value
         matched = _DURATION.fullmatch(str(value))
-        if matched is None or matched[2] == "ms":
+        if matched is None:
             self.fail(f"{value!r} is not a duration; expected something like 90, 90s, 10m, 2h or 1d", param, ctx)
-        return int(matched[1]) * _SECONDS[matched[2]]
+        seconds = int(matched[1]) * _SECONDS[matched[2]]
+        if seconds > _DAYS_MOST * _SECONDS["d"]:
+            self.fail(f"{_short(value)} is too long; expected at most {_DAYS_MOST}d", param, ctx)
+        return seconds
 
 
 class Number(click.ParamType[float]):
@@ -68,6 +75,8 @@ class Money(click.ParamType[Any]):
                 param,
                 ctx,
             )
+        if int(matched[1]) > _UNITS_MOST:
+            self.fail(f"{_short(value)} is too much; expected at most {_UNITS_MOST}", param, ctx)
         amount = int(matched[1]) * _MICROS + int((matched[2] or "0").ljust(_DECIMALS, "0"))
         if self._is_some and not amount:
             self.fail("expected more than 0: nothing runs for nothing; leave it out for no maximum", param, ctx)
@@ -146,6 +155,11 @@ def not_empty(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     if value == "":
         raise click.BadParameter("expected a value, and it is empty", ctx, param)
     return value
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return repr(text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…")
 
 
 def _unquoted(value: str) -> str:

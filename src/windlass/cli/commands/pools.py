@@ -10,7 +10,10 @@ from windlass.cli.command import Command, client_of
 from windlass.cli.each import each
 from windlass.cli.output import note, output_option, say, show_document, show_manifests, show_table
 from windlass.cli.render import pools as render
+from windlass.client.client import Client
 from windlass.client.documents import Document
+
+_LOOK_SECONDS = 0.5
 
 
 @click.group()
@@ -170,10 +173,19 @@ def uncordon(ctx: click.Context, names: tuple[str, ...]) -> None:
 
 @nodes.command("drain", cls=Command)
 @click.argument("names", nargs=-1, required=True)
+@click.option("--wait", "waits", is_flag=True, help="Return when the last run there is over.")
 @click.pass_context
-def drain(ctx: click.Context, names: tuple[str, ...]) -> None:
-    """No new runs; a worker is given back after its last, any other node is idle then."""
-    _hold_back(ctx, names, "drain")
+def drain(ctx: click.Context, names: tuple[str, ...], waits: bool) -> None:
+    """No new runs; a worker is given back after its last, any other node is idle then, until it is uncordoned."""
+    client = client_of(ctx)
+
+    def one(name: str) -> str:
+        client.hold_back(name, "drain")
+        while (runs := _runs_on(client, name)) and waits:
+            time.sleep(_LOOK_SECONDS)
+        return f"draining, {runs} run{'s' * (runs != 1)} left" if runs else "drained"
+
+    each(ctx, "node", names, one)
 
 
 def show_pools(found: Sequence[Document], form: str, *, is_single: bool = False) -> None:
@@ -193,9 +205,14 @@ def _pause(ctx: click.Context, name: str, *, is_paused: bool) -> None:
     say(f"pool/{name} {'paused' if is_paused else 'resumed'}")
 
 
-def _hold_back(ctx: click.Context, names: tuple[str, ...], verb: Literal["cordon", "uncordon", "drain"]) -> None:
+def _hold_back(ctx: click.Context, names: tuple[str, ...], verb: Literal["cordon", "uncordon"]) -> None:
     client = client_of(ctx)
     each(ctx, "node", names, lambda name: str(client.hold_back(name, verb)["state"]))
+
+
+def _runs_on(client: Client, name: str) -> int:
+    """Nothing where it is not there any more: a worker that was given back."""
+    return sum(int(node["runs"]) for node in client.nodes() if node["name"] == name)
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -18,6 +18,7 @@ from windlass.core.foresight.trace import SimPool, Trace, parse_pool
 from windlass.core.foresight.variant import PLAIN, Variant, parse_variant
 
 _MAKING = Making()
+_JOBS_A_NODE = 1_500
 
 
 @click.command()
@@ -38,7 +39,7 @@ _MAKING = Making()
 )
 @click.option("--pools", type=click.IntRange(1), default=_MAKING.pools, show_default=True, help="Of a made-up trace.")
 @click.option(
-    "--nodes", type=click.IntRange(1), default=_MAKING.nodes, show_default=True, help="In each of these pools."
+    "--nodes", type=click.IntRange(1), help="In each of these pools.  [default: as many as leave something to wait for]"
 )
 @click.option(
     "--cores", type=click.IntRange(1), default=_MAKING.cores, show_default=True, help="Of each of these nodes."
@@ -74,7 +75,7 @@ def simulate(
     seed: int,
     tenants: int,
     pools: int,
-    nodes: int,
+    nodes: int | None,
     cores: int,
     load: float,
     pool_words: Sequence[str],
@@ -96,7 +97,15 @@ def simulate(
         raise click.UsageError("give either a TRACE or --generate JOBS")
     wanted = [parse_variant(text) for text in variants] or list(PLAIN)
     _check_names(wanted)
-    making = Making(jobs=jobs or 1, seed=seed, tenants=tenants, pools=pools, nodes=nodes, cores=cores, load=load)
+    making = Making(
+        jobs=jobs or 1,
+        seed=seed,
+        tenants=tenants,
+        pools=pools,
+        nodes=nodes or _enough(jobs or 1, pools),
+        cores=cores,
+        load=load,
+    )
     found = read_trace(trace, tenant_by=TenantBy(tenant_by)) if trace is not None else generate(making)
     found = _on_pools(found, [parse_pool(word) for word in pool_words])
     if not found.jobs:
@@ -110,6 +119,11 @@ def simulate(
         write_lines(page, [report_page(report)])
         note(f"written: {page}")
     _show(report, form)
+
+
+def _enough(jobs: int, pools: int) -> int:
+    """Nodes that a made-up trace of so many jobs keeps busy: on more, nobody waits, and all variants come to the same."""
+    return min(max(1, jobs // (_JOBS_A_NODE * pools)), _MAKING.nodes)
 
 
 def _compared(trace: Trace, variants: Sequence[Variant]) -> Report:
@@ -128,6 +142,8 @@ def _show(report: Report, form: str) -> None:
     say("")
     for line in figures.curves(report, width()):
         say(line)
+    if not any(one.waits.longest_ms for one in report.figures):
+        note("nobody waited, so the variants cannot differ; fewer --nodes, or more --load, would tell them apart")
     headings, rows = figures.tenant_table(report)
     if rows:
         say("")

@@ -34,6 +34,7 @@ HEADINGS: Final = columns(
 TENANT_HEADINGS: Final = ("TENANT", "JOBS", "USED")
 _STEPS: Final = " ▁▂▃▄▅▆▇█"
 CURVE_WIDTH: Final = 60
+_UNIT: Final = 1_000_000
 
 
 def rows(report: Report) -> list[Row]:
@@ -97,7 +98,10 @@ def wait(ms: int) -> str:
 
 
 def money(micros: int) -> str:
-    return f"{micros / 1_000_000:,.2f}"
+    """Of a whole trace: to the hundredth, unless that is nearly nothing."""
+    if micros >= _UNIT or not micros:
+        return f"{micros / _UNIT:,.2f}"
+    return f"{micros / _UNIT:.6f}".rstrip("0").ljust(len("0.00"), "0")
 
 
 def changes(variant: Variant) -> str:

@@ -68,9 +68,9 @@ def budget_lines(found: Document) -> list[str]:
     share = found["spent"] / found["perMonth"]
     hard = "; at the end of it, runs are stopped" if found["hardStop"] else ""
     first = f"{found['month']}  {amount(found['spent'])} of {amount(found['perMonth'])} ({share:.0%}){hard}"
-    bar_line = f"{'':7}  {bar(found['spent'], found['perMonth'])}"
+    drawn = bar(found["spent"], found["perMonth"])
     passed = [f"{'':7}  {one['percent']:g} % passed at {clock_time(one['at'])}" for one in found["passed"]]
-    return [first, bar_line, *passed]
+    return [first, *([f"{'':7}  {drawn}"] if drawn else []), *passed]
 
 
 def savings_rows(found: Document) -> list[Row]:

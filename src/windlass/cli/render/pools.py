@@ -36,20 +36,38 @@ def pool_rows(pools: Iterable[Document], now: float) -> list[Row]:
 
 
 def history_rows(steps: Iterable[Document], now: float) -> list[Row]:
+    """Newest first. What was held back by the same thing several times in a row is one line: since when, and how often."""
     return [
         (
             age(step["at"], now),
             f"{step['by']:+d}",
             str(step["wanted"]),
             step["rule"],
-            ", ".join(step["held"]) or "-",
+            (", ".join(step["held"]) or "-") + (f" (told {times} times)" if times > 1 else ""),
             str(step["seen"]["ready"]),
             str(step["seen"]["coming"]),
             str(step["seen"]["idle"]),
             "-" if step["seen"]["depth"] is None else str(step["seen"]["depth"]),
         )
-        for step in steps
+        for step, times in _folded(steps)
     ]
+
+
+def _folded(steps: Iterable[Document]) -> list[tuple[Document, int]]:
+    """The newest of each row of alike, and how many they are."""
+    folded: list[tuple[Document, int]] = []
+    for step in steps:
+        if folded and not step["by"] and _gist(step) == _gist(folded[-1][0]):
+            folded[-1] = folded[-1][0], folded[-1][1] + 1
+        else:
+            folded.append((step, 1))
+    return folded
+
+
+def _gist(step: Document) -> tuple[int, str]:
+    """What it says, without the numbers of the moment."""
+    said = " ".join((step["rule"], *step["held"]))
+    return step["by"], "".join(one for one in said if not one.isdigit())
 
 
 def pool_lines(pool: Document, metrics: Document, now: float) -> list[str]:
