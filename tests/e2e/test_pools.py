@@ -1,4 +1,5 @@
-"""A real autoscale on this machine: a dynamic pool from nothing to its maximum and back, over a killed server, explained."""
+"""A real autoscale on this machine: a dynamic pool from nothing to its maximum and back, explained; over a killed server, and
+though whoever makes its workers is slow and fails half the time."""
 
 from pathlib import Path
 
@@ -20,6 +21,8 @@ spec:
     downPerMinute: 100
     runsPerWorker: 4
 """
+UNRELIABLE = {"WINDLASS_FAILPOINTS": "scale.after_commit_before_act=flaky:300"}
+"""Before each worker is asked for or given back."""
 JOB = """
 apiVersion: windlass.dev/v1
 kind: Job
@@ -35,7 +38,7 @@ def test_a_pool_goes_from_nothing_to_its_maximum_and_back_and_its_history_explai
     hold = tmp_path / "go"
     wait = f"while [ ! -e {hold} ]; do sleep 0.1; done"
     jobs = "---".join(JOB % (n, n, wait) for n in range(30))
-    with WindlassServer() as server:
+    with WindlassServer(environ=UNRELIABLE) as server:
         assert server.cli("apply", "-f", "-", input=POOL).out == "pool/grow created\n"
         assert server.cli("apply", "-f", "-", input=POOL).out == "pool/grow unchanged\n"
         server.cli("apply", "-f", "-", input=jobs)
@@ -66,6 +69,8 @@ def test_a_pool_goes_from_nothing_to_its_maximum_and_back_and_its_history_explai
         )
         assert all(step["seen"]["ready"] + step["seen"]["coming"] + max(0, step["by"]) <= 3 for step in steps)
         assert sum(step["by"] for step in steps) == 0
+        told = server.cli("events", "--all", "-o", "json").out
+        assert "WorkerFailing" in told, "it did fail"
         assert all(step["rule"] and (step["by"] or step["held"]) for step in steps)
         assert [
             one["name"] for one in server.cli("get", "nodes", "-o", "json").json()["items"] if one["pool"] == "grow"

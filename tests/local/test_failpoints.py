@@ -33,3 +33,12 @@ async def test_an_error_strikes_once_at_the_nth_time() -> None:
     await points.reach("a")
     await points.reach("b")
     await points.reach("unknown")
+
+
+async def test_what_is_flaky_fails_every_other_time() -> None:
+    points = from_environment({"WINDLASS_FAILPOINTS": "a=flaky:1@2", "WINDLASS_TEST": "1"})
+    await points.reach("a")
+    for _ in range(2):
+        with pytest.raises(Unavailable):
+            await points.reach("a")
+        await points.reach("a")
