@@ -393,7 +393,7 @@ async def pool_at_its_maximum(scene: Scene) -> None:
     await one_busy_worker(scene, max=1)
     await scene.submit("mine", pool="grow", **cores(1))
     found = await scene.why()
-    assert held_by(found) == ("pool", "grow has 1 workers, and may have no more than 1")
+    assert held_by(found) == ("pool", "grow has 1 worker, and may have no more than 1")
     gate = next(gate for gate in found["gates"] if gate["holds"])
     assert gate["numbers"] == {"ready": 1, "idle": 0, "coming": 0, "ending": 0, "workersMax": 1}
     assert advised(found, "pool-max")["values"] == {"scaling.max": "2"}

@@ -126,6 +126,6 @@ def _needs(resources: Document) -> str:
 def _evidence(seen: Document) -> str:
     jobs = ", ".join(seen["jobs"])
     if not seen["measured"]:
-        return f"{seen['runs']} runs, {span(seen['seconds'])}, none measured: {jobs}"
+        return f"{seen['runs']} run{'s' * (seen['runs'] != 1)}, {span(seen['seconds'])}, none measured: {jobs}"
     used = f"at most {seen['cpuMost']:g} cores and {bytes_of(seen['memoryPeak'])}"
-    return f"{seen['measured']} of {seen['runs']} runs measured, {span(seen['seconds'])}, {used}: {jobs}"
+    return f"{seen['measured']} of {seen['runs']} run{'s' * (seen['runs'] != 1)} measured, {span(seen['seconds'])}, {used}: {jobs}"

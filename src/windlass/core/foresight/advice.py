@@ -228,7 +228,7 @@ def _ask_less(world: World, job: Job) -> Iterator[tuple[Advice, Change]]:
     words = [
         *([cores(less.cpu_millis)] if less.cpu_millis < needs.cpu_millis else []),
         *([size(less.memory_bytes >> 20 << 20)] if less.memory_bytes < needs.memory_bytes else []),
-        *([f"{less.gpus} GPUs"] if less.gpus < needs.gpus else []),
+        *([f"{less.gpus} GPU{'s' * (less.gpus != 1)}"] if less.gpus < needs.gpus else []),
     ]
     values = (
         ("resources.cpu", f"{less.cpu_millis}m"),

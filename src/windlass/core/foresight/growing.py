@@ -63,9 +63,8 @@ def prospect(world: World, pool: Pool, scaling: Scaling, now: Millis) -> Prospec
         return shut(*_coming(world.tables.fleet.workers_of(pool.id), scaling, now))
     if seen.size + seen.ending >= scaling.workers_max:
         ending = f", {seen.ending} of them being given back" if seen.ending else ""
-        return shut(
-            5, f"has {seen.size + seen.ending} workers{ending}, and may have no more than {scaling.workers_max}"
-        )
+        has = seen.size + seen.ending
+        return shut(5, f"has {has} worker{'s' * (has != 1)}{ending}, and may have no more than {scaling.workers_max}")
     if pool.is_paused:
         return shut(4, f"is paused, with {seen.size} of {scaling.workers_max} workers")
     past = world.tables.fleet.growths.get(pool.id, Growth()).changes

@@ -90,7 +90,8 @@ def count_use(world: World, node: NodeId, now: Millis) -> None:
     pool = fleet.pools.get(worker.pool)
     scaling = pool.scaling if pool is not None else None
     if pool is not None and scaling is not None and 0 < scaling.runs_per_worker <= used.runs:
-        _tell_of_one(world, pool, scaling, node, f"{node} has had its {scaling.runs_per_worker} runs", now)
+        most = scaling.runs_per_worker
+        _tell_of_one(world, pool, scaling, node, f"{node} has had its {most} run{'s' * (most != 1)}", now)
         end_worker(world, used, now=now)
 
 

@@ -171,4 +171,4 @@ def _amount(what: str, of: Resources) -> str:
         case "memory":
             return size(of.memory_bytes)
         case _:
-            return f"{of.gpus} GPUs"
+            return f"{of.gpus} GPU{'s' * (of.gpus != 1)}"
