@@ -24,7 +24,7 @@ def server() -> Iterator[WindlassServer]:
 def test_a_lost_scribe_costs_speed_and_nothing_else(server: WindlassServer) -> None:
     client = server.client()
     before = [_submit(client, number) for number in range(20)]
-    _end(_scribe_of(server))
+    _end(scribe_of(server))
     after = [_submit(client, number) for number in range(20, 40)]
     _stands_whole(client, before + after)
     assert "readmodel.scribe-lost" in server.log.read_text()
@@ -34,7 +34,7 @@ def test_a_scribe_that_stands_still_delays_no_answer_but_what_is_new(server: Win
     client = server.client()
     before = [_submit(client, number) for number in range(5)]
     _stands_whole(client, before)
-    scribe = _scribe_of(server)
+    scribe = scribe_of(server)
     os.kill(scribe, signal.SIGSTOP)
     try:
         after = [_submit(client, number) for number in range(5, 8)]
@@ -49,14 +49,14 @@ def test_a_scribe_killed_while_jobs_pour_in_leaves_each_of_them_once(server: Win
     jobs = []
     for number in range(60):
         if number == 30:
-            os.kill(_scribe_of(server), signal.SIGKILL)  # and on without waiting: it may hold a commit half taken in
+            os.kill(scribe_of(server), signal.SIGKILL)  # and on without waiting: it may hold a commit half taken in
         jobs.append(_submit(client, number))
     _stands_whole(client, jobs)
 
 
 def test_the_scribe_ends_with_a_killed_server_and_the_next_one_goes_on(server: WindlassServer) -> None:
     before = [_submit(server.client(), number) for number in range(5)]
-    scribe = _scribe_of(server)
+    scribe = scribe_of(server)
     server.kill()
     wait_for(lambda: not _is_there(scribe), DEADLINE_SECONDS, "the scribe to follow its server")
     server.start()
@@ -66,19 +66,19 @@ def test_the_scribe_ends_with_a_killed_server_and_the_next_one_goes_on(server: W
 
 def test_a_stopped_scribe_of_a_killed_server_does_not_hold_up_the_next_one(server: WindlassServer) -> None:
     before = [_submit(server.client(), number) for number in range(5)]
-    old = _scribe_of(server)
+    old = scribe_of(server)
     os.kill(old, signal.SIGSTOP)
     server.kill()
     server.start()
     after = [_submit(server.client(), number) for number in range(5, 10)]
     _stands_whole(server.client(), before + after)
     wait_for(lambda: not _is_there(old), DEADLINE_SECONDS, "the old scribe to be gone")
-    assert _is_there(_scribe_of(server))
+    assert _is_there(scribe_of(server))
     assert "readmodel.scribe-lost" not in server.log.read_text()
 
 
 def test_the_scribe_ends_with_a_server_that_stops(server: WindlassServer) -> None:
-    scribe = _scribe_of(server)
+    scribe = scribe_of(server)
     server.stop()
     wait_for(lambda: not _is_there(scribe), DEADLINE_SECONDS, "the scribe to follow its server")
 
@@ -101,7 +101,7 @@ def _listed(client: Client) -> list[str]:
     return [job["metadata"]["uid"] for job in client.jobs()]
 
 
-def _scribe_of(server: WindlassServer) -> int:
+def scribe_of(server: WindlassServer) -> int:
     """Named by itself, a moment after it was made."""
     [found] = wait_for(lambda: _scribes_of(server.pid), DEADLINE_SECONDS, "a scribe with its own name")
     return found
