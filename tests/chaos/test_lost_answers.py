@@ -6,14 +6,19 @@ import random
 import socket
 import socketserver
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 from urllib.parse import urlsplit
 
 from tests.chaos.clients import post
 from tests.e2e.server import WindlassServer
+from tests.parts.waiting import wait_for
 
 JOBS = 1000
+KILLS = 3
+BUSY = (429, 503)
+DEADLINE_SECONDS = 120
 CLIENTS = 16
 
 
@@ -23,11 +28,12 @@ class LossyProxy(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
 
-    def __init__(self, target: str, *, lost: float, seed: int) -> None:
-        self.target = urlsplit(target)
+    def __init__(self, beyond: WindlassServer, *, lost: float, seed: int) -> None:
+        self.beyond = beyond
         self.lost = lost
         self.chance = random.Random(seed)
         self.dropped = 0
+        self.unanswered = 0
         super().__init__(("127.0.0.1", 0), _Passing)
 
     def __enter__(self) -> Self:
@@ -38,12 +44,17 @@ class LossyProxy(socketserver.ThreadingTCPServer):
         self.shutdown()
         self.server_close()
 
+    def handle_error(self, request: object, client_address: object) -> None:
+        """The server is down, or died within an answer: one more that never arrives."""
+        self.unanswered += 1
+
 
 class _Passing(socketserver.BaseRequestHandler):
     server: LossyProxy
 
     def handle(self) -> None:
-        address = (self.server.target.hostname or "", self.server.target.port or 80)
+        target = urlsplit(self.server.beyond.url)  # another one after each death
+        address = (target.hostname or "", target.port or 80)
         with socket.create_connection(address, timeout=240) as beyond:
             beyond.sendall(whole_message(self.request))
             answer = whole_message(beyond)  # the server has committed: only now is the answer lost
@@ -79,12 +90,19 @@ def length_of_body(head: bytes) -> int:
     return 0
 
 
-def test_a_thousand_lost_answers_make_no_second_job() -> None:
-    with WindlassServer() as server, LossyProxy(server.url, lost=0.5, seed=3) as proxy:
+def test_a_thousand_lost_answers_make_no_second_job_also_over_a_server_that_dies() -> None:
+    with WindlassServer() as server, LossyProxy(server, lost=0.5, seed=3) as proxy:
         with ThreadPoolExecutor(CLIENTS) as pool:
-            uids = list(pool.map(lambda n: submit_through(server, proxy, f"key-{n}"), range(JOBS)))
+            asked = [pool.submit(submit_through, server, proxy, f"key-{n}") for n in range(JOBS)]
+            for number in range(1, KILLS + 1):
+                wanted = number * JOBS // (KILLS + 1)
+                wait_for(lambda wanted=wanted: proxy.dropped >= wanted, DEADLINE_SECONDS, "answers to be lost")
+                server.kill()
+                server.start()
+            uids = [one.result() for one in asked]
         assert len(set(uids)) == JOBS
         assert proxy.dropped > JOBS / 3
+        assert proxy.unanswered > 0, "no request met a server that was dying or dead"
         listed = [manifest["metadata"]["uid"] for manifest in server.client().jobs()]
         assert sorted(listed) == sorted(uids)
 
@@ -100,11 +118,22 @@ def submit_through(server: WindlassServer, proxy: LossyProxy, key: str) -> str:
             connection.request("POST", "/api/v1/jobs", body, {**headers, "Connection": "close"})
             response = connection.getresponse()
             status, answer = response.status, response.read()
-            break
+            if status not in BUSY:
+                break
         except (OSError, http.client.HTTPException):
-            continue
+            time.sleep(0.01)  # lost, or the server is down; the fact awaited is its next answer
         finally:
             connection.close()
     assert status == 201, answer
-    assert post(server, "/api/v1/jobs", body, {"Idempotency-Key": key}) == (201, answer)
+    assert directly(server, body, key) == (201, answer)
     return str(json.loads(answer)["metadata"]["uid"])
+
+
+def directly(server: WindlassServer, body: bytes, key: str) -> tuple[int, bytes]:
+    while True:
+        try:
+            status, answer = post(server, "/api/v1/jobs", body, {"Idempotency-Key": key})
+            if status not in BUSY:
+                return status, answer
+        except (OSError, http.client.HTTPException, ValueError):  # its address may be half written
+            time.sleep(0.05)  # the server is down; the fact awaited is its next answer
