@@ -39,6 +39,7 @@ def _tell(verdict: Verdict, keep: Path, *, is_alone: bool) -> None:
         path = keep / f"simulation-{verdict.seed}.jsonl"
         path.write_bytes(verdict.history)
         print(f"seed {verdict.seed}: {len(verdict.wrong)} wrong; history in {path}")
+        print(f"  faults: {dict(verdict.faults)}")
         for one in verdict.wrong[:_SHOWN]:
             print(f"  {one}")
     elif verdict.seed % 50 == 0:

@@ -14,6 +14,8 @@ def test_a_seed_of_trouble_breaks_no_promise(seed: int, tmp_path: Path) -> None:
     verdict = judge(seed)
     assert verdict.virtual_seconds >= 600
     assert verdict.jobs >= 100
+    assert verdict.faults.total() >= 10, f"hardly anything went wrong: {dict(verdict.faults)}"
+    print(f"seed {seed}: {dict(verdict.faults)}")
     assert not verdict.wrong, _explain(verdict, tmp_path)
 
 

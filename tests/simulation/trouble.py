@@ -66,18 +66,21 @@ class Trouble:
 
     def _kill_server(self) -> None:
         if self._cluster.server.process is not None:
+            self._note("server killed")
             self._cluster.server.process.kill()
 
     def _kill_server_for_long(self) -> None:
         """Longer than the TTLs of much that waits for it."""
         if self._cluster.server.process is not None:
             self._cluster.server.restart_after_seconds = self._chance.uniform(20, 150)
+            self._note("server killed for long")
             self._cluster.server.process.kill()
 
     def _kill_agent(self) -> None:
         agent = self._an_agent()
         if agent.process is not None:
             agent.restart_after_seconds = self._chance.choice((0.01, 1, 10, 40))
+            self._note("agent killed", node=agent.node.id)
             agent.process.kill()
 
     def _cut(self) -> None:
@@ -113,6 +116,7 @@ class Trouble:
         """The flaky image comes and goes; nobody has it for long."""
         machine = self._an_agent().machine
         gone = ImageUnavailable("registry unreachable", is_transient=True, code="registry-unreachable")
+        self._note("registry changed")
         machine.registry["flaky"] = self._chance.choice((gone, 500, 3000))
         if machine.images is not None:
             machine.images.discard("flaky")

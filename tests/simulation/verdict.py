@@ -1,5 +1,6 @@
 """Plays a seed and judges it: the one thing the tests and the replay command share."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 from tests.simulation.scenario import Outcome, play
@@ -18,6 +19,8 @@ class Verdict:
     runs: int
     virtual_seconds: float
     quiet_after_seconds: float
+    faults: Counter[str]
+    """How often each kind was really done; what store and network do to single calls comes beside it."""
 
 
 def judge(seed: int) -> Verdict:
@@ -38,6 +41,7 @@ def judge(seed: int) -> Verdict:
             runs=sum(line["kind"] == "machine" and line["what"] == "started" for line in lines),
             virtual_seconds=cluster.loop.time(),
             quiet_after_seconds=(outcome.quiet_at - outcome.healed_at) / 1000,
+            faults=Counter(line["what"] for line in lines if line["kind"] == "fault" and line["what"] != "mended"),
         )
 
     return play(seed, look)
