@@ -1,15 +1,20 @@
 """`egpu` on a cluster: the seed's life of a job, from a directory or a URL to the answer, and what is left of it."""
 
 import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.chaos.clock_shim import ClockShim
 from tests.kube.cluster import KubeCluster
 from tests.kube.lab import Egpu, Lab
-from tests.kube.operator import Operator
+from tests.kube.operator import ROOT, Operator
 from tests.kube.serving import served
 from tests.parts import busybox
 from tests.parts.waiting import wait_for
@@ -185,3 +190,36 @@ def test_a_file_is_fetched_into_a_volume_before_its_job_and_the_job_finds_it(
     wait_for(lambda: lab.items("pods") == [], 120, "the helpers to go")
     done = egpu("create", "fed", *LIGHT, "--watch", "--", "cat", "/artifacts/input.jpg")
     assert done.stdout.endswith("a cat\n")
+
+
+def test_several_kubeconfigs_are_one_and_context_and_namespace_choose_in_it(lab: Lab, tmp_path: Path) -> None:
+    """As with kubectl: of one name the first counts, also of the current context; a file that is not there is none."""
+    lab.apply("here", suspend=True)
+    document = yaml.safe_load(lab.cluster.kubeconfig.read_text())
+    context = document["contexts"][0]["context"]
+    away = {"name": "away", "cluster": {"server": "https://127.0.0.1:1", "insecure-skip-tls-verify": True}}
+    first = {"contexts": [{"name": "away", "context": {"cluster": "away", "user": document["users"][0]["name"]}}]}
+    first |= {"current-context": "away", "clusters": [away]}
+    second = {**document, "contexts": [{"name": "lab", "context": {**context, "namespace": lab.namespace}}]}
+    second |= {"current-context": "lab"}
+    files = [tmp_path / "absent", tmp_path / "first", tmp_path / "deep" / "second"]
+    files[2].parent.mkdir()
+    (tmp_path / "deep" / "ca.crt").write_bytes(lab.cluster.authority.read_bytes())
+    del second["clusters"][0]["cluster"]["certificate-authority-data"]
+    second["clusters"][0]["cluster"]["certificate-authority"] = "ca.crt"  # beside the file it stands in
+    for file, content in zip(files[1:], (first, second), strict=True):
+        file.write_text(yaml.safe_dump(content))
+
+    def listed(*options: str, home: str = "", some: Sequence[Path] = files) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-c", "from windlass.boot.entry import egpu; egpu()", *options, "list"]
+        environment = {**os.environ, "PYTHONPATH": f"{ROOT}/src", "KUBECONFIG": ":".join(map(str, some))}
+        environment |= {"WINDLASS_HOME": home} if home else {}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+    assert "here" in listed("--context", "lab").stdout
+    assert "here" not in listed("--context", "lab", "-n", "default").stdout
+    assert "here" in listed(home="kubernetes", some=files[2:]).stdout
+    assert "does not answer" in listed("-n", lab.namespace).stderr  # the first file's context is the current one
+    unknown = listed("--context", "nobody")
+    assert unknown.returncode != 0
+    assert "nobody" in unknown.stderr

@@ -5,6 +5,7 @@ deletion with a UID as precondition, status written with the resourceVersion it 
 aiohttp, which takes a sixth of the processor time of lightkube's own HTTP client; an operator's time is mostly spent in here.
 """
 
+import os
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -21,7 +22,9 @@ from lightkube.config.kubeconfig import SingleConfig
 from lightkube.core.exceptions import ConfigError
 from msgspec import DecodeError
 from msgspec.json import decode, encode
+from yaml import YAMLError
 
+from windlass.client.kube.files import read_environment
 from windlass.client.kube.login import Login, prepare_plugin
 from windlass.client.kube.streams import PodStream, open_stream
 from windlass.core.errors import Conflict, Denied, Invalid, NotFound, Unauthenticated, Unavailable, WindlassError
@@ -266,9 +269,9 @@ async def lines_of(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 def read_config(kubeconfig: Path | None = None, context: str | None = None) -> SingleConfig:
     """The named file; else a pod's own service account; else KUBECONFIG and ~/.kube/config, as kubectl reads them."""
     try:
-        found = KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_env()
+        found = KubeConfig.from_file(kubeconfig) if kubeconfig else read_environment(os.environ)
         config = found.get(context_name=context)
-    except (ConfigError, OSError) as exc:
+    except (ConfigError, OSError, YAMLError) as exc:
         raise Invalid(f"no Kubernetes configuration: {exc}", code="kube-config", hint=_CONFIG_HINT) from exc
     if config is None:
         raise Invalid("the Kubernetes configuration names no context", code="kube-config", hint=_CONFIG_HINT)
