@@ -13,8 +13,12 @@ import termios
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
+
+from tests.cli.stub import Stub
 
 DEADLINE_SECONDS = 180
+PROGRAM = "from windlass.cli.app import build; build({})()"
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -88,3 +92,11 @@ def at_a_terminal(program: str, *words: str, environ: Mapping[str, str]) -> Iter
         yield person
     finally:
         person.leaves()
+
+
+@contextmanager
+def at_a_stub(stub: Stub, tmp_path: Path, *words: str) -> Iterator[Person]:
+    """The command line, before a server that answers by script."""
+    environ = {**os.environ, "WINDLASS_URL": stub.url, "WINDLASS_DATA_DIR": str(tmp_path)}
+    with at_a_terminal(PROGRAM, *words, environ=environ) as person:
+        yield person

@@ -6,23 +6,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.cli.person import DEADLINE_SECONDS, Person, at_a_terminal
+from tests.cli.person import DEADLINE_SECONDS, PROGRAM, Person, at_a_stub
 from tests.cli.stub import Stub
 
 from windlass.cli import exits
-
-PROGRAM = "from windlass.cli.app import build; build({})()"
-
-
-@contextmanager
-def at_a_stub(stub: Stub, tmp_path: Path, *words: str) -> Iterator[Person]:
-    environ = {**os.environ, "WINDLASS_URL": stub.url, "WINDLASS_DATA_DIR": str(tmp_path)}
-    with at_a_terminal(PROGRAM, *words, environ=environ) as person:
-        yield person
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from tests.cli.conftest import Invoke
+from tests.cli.person import at_a_stub
 from tests.cli.stub import Stub
-from tests.cli.test_interrupts import at_a_terminal
 
 CANARY = "canary-5f1e"
 SET: dict[str, Any] = {
@@ -32,7 +32,7 @@ def b64(value: bytes) -> str:
 
 def test_a_typed_value_is_asked_for_twice_and_never_shown(stub: Stub, tmp_path: Path) -> None:
     stub.script("PUT /api/v1/secrets/hub", (200, SET))
-    with at_a_terminal(stub, tmp_path, "secrets", "set", "hub") as person:
+    with at_a_stub(stub, tmp_path, "secrets", "set", "hub") as person:
         person.reads("Value")
         person.types(f"{CANARY}\n")
         person.reads("Repeat")
@@ -45,7 +45,7 @@ def test_a_typed_value_is_asked_for_twice_and_never_shown(stub: Stub, tmp_path: 
 
 def test_a_typed_password_is_asked_for_once_and_never_shown(stub: Stub, tmp_path: Path) -> None:
     stub.script("PUT /api/v1/registries/r.example.com:5000", (200, LOGIN))
-    with at_a_terminal(stub, tmp_path, "registries", "login", "r.example.com:5000", "-u", "ci") as person:
+    with at_a_stub(stub, tmp_path, "registries", "login", "r.example.com:5000", "-u", "ci") as person:
         person.reads("Password")
         person.types(f"{CANARY}\n")
         person.reads("registry/r.example.com:5000 login of ci kept")
