@@ -105,10 +105,11 @@ def test_a_cancel_that_comes_after_the_end_changes_nothing(server: WindlassServe
 def test_a_container_removed_by_hand_is_a_failed_run_and_only_retries_bring_a_second(
     retries: int, attempts: int, server: WindlassServer, witness: Witness, docker_engine: DockerEngine
 ) -> None:
-    first_waits = "test -e /artifacts/second && exit 0; touch /artifacts/second; sleep 600"
+    first_waits = "test -e /artifacts/second && exit 0; touch /artifacts/second; echo waits; sleep 600"
     job = submit(server, "sh", "-c", first_waits, retries=retries)
     until(server, job, "RUNNING")
     wait_for(lambda: witness.heard, 120, "the engine to tell of the start")
+    wait_for(lambda: "waits" in server.cli("logs", job, check=False).out, 120, "it to have left word for the second")
     docker_engine.remove_container(f"{job}-1")
     over = until(server, job, "FAILED", "SUCCEEDED")
     first = over["runs"][0]

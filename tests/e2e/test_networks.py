@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from ipaddress import ip_address, ip_network
 
 import pytest
 
@@ -54,10 +55,16 @@ def test_a_tenants_runs_reach_each_other_and_the_world_and_nobody_else(place: To
 def test_the_kernels_own_version_6_addresses_lead_nowhere(place: Town) -> None:
     listener(place, "vision")
     network = next(one for one in place.networks() if one["Labels"]["windlass.dev/tenant"] == "vision")
-    links = json.loads(place.on_node("ip", "-json", "addr", "show", "type", "bridge"))
-    subnet = network["IPAM"]["Config"][0]["Subnet"].rpartition(".")[0]
-    (rows,) = (link["addr_info"] for link in links if any(subnet in row["local"] for row in link["addr_info"]))
-    (address,) = (row["local"] for row in rows if row["local"].startswith("fe80"))
+    subnet = ip_network(network["IPAM"]["Config"][0]["Subnet"])
+
+    def kernels_own() -> str | None:
+        """Once the bridge has a member, a moment after the start of its run."""
+        links = json.loads(place.on_node("ip", "-json", "addr", "show", "type", "bridge"))
+        rows = [[row["local"] for row in link["addr_info"]] for link in links if "addr_info" in link]
+        ours = (row for row in rows if any(ip_address(one) in subnet for one in row))
+        return next((one for row in ours for one in row if one.startswith("fe80")), None)
+
+    address = wait_for(kernels_own, DEADLINE, "the address that the kernel gives")
     assert ask(place, "vision", [(f"{address}%eth0", PORT)]) == [""]
 
 
