@@ -82,6 +82,9 @@ def test_a_job_past_its_timeout_ends_as_timed_out(server: WindlassServer) -> Non
     said = server.cli("run", "--name", "slow", "--timeout", "1s", IMAGE, "--", "sleep", "600", check=False)
     assert said.code == 124, said
     assert server.cli("get", "job", "slow", "-o", "json").json()["status"]["state"] == "TIMED_OUT"
+    spent = server.cli("cost", "--by", "job", "-o", "json").json()["items"]
+    (seconds,) = (one["seconds"] for one in spent if one["job"] == "slow")
+    assert seconds >= 1, "by the engine's own record: what it took to start it is not of its time"
 
 
 def test_a_failing_job_is_retried_as_a_new_run(server: WindlassServer) -> None:

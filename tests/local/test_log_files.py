@@ -52,6 +52,16 @@ async def test_a_reader_resumes_after_what_it_has(tmp_path: Path) -> None:
         assert await texts(logs, after=entry.offset) == [later.text for later in entries[n + 1 :]]
 
 
+async def test_a_reader_does_not_run_after_a_writer_that_goes_on(tmp_path: Path) -> None:
+    logs = FileLogs(tmp_path)
+    await write(logs, line(0), line(1), seal=False)
+    read = []
+    async for entry in logs.read(RUN):
+        read.append(entry.text)
+        await write(logs, line(len(read) + 1), seal=False)
+    assert read == [b"line 0", b"line 1"]
+
+
 async def test_every_torn_end_is_repaired_to_whole_entries(tmp_path: Path) -> None:
     """A crash may cut the file anywhere: what is left says exactly where to go on."""
     whole = [

@@ -82,6 +82,8 @@ class Keeper:
         self._start_slots = start_slots
         self._stop_asked = anyio.Event()
         self._cause: StopCause | None = None
+        self._began_at: Millis | None = None
+        """When its start was done, if that was ours to do."""
         self._has_told_start = False
         self.has_told_end = False
         """Nothing is left to do but to copy the rest of its log: whoever removes the run waits for that."""
@@ -156,6 +158,7 @@ class Keeper:
             with anyio.CancelScope(shield=True):  # between the note and the act, a cancel must not leave a doubt
                 await self._stager.journal.note_starting(assignment.run, now=self._clock.now())
                 await self._patiently(lambda: self._runtime.start(assignment.run, handed=handed))
+                self._began_at = self._clock.now()
         await self._failpoints.reach("agent.after_start_before_report")
 
     async def _create(self, handed: Handed) -> None:
@@ -285,12 +288,17 @@ class Keeper:
         noted = self._stager.journal.started_at(self.assignment.run)
         return noted if noted is not None else self._clock.now()
 
+    def _running_since(self) -> Millis:
+        """An engine takes a part of a second to start it, which is not the run's: neither of its timeout nor of its cost."""
+        return self._began_at if self._began_at is not None else self._started_at()
+
     def _measured(self, seen: Observed) -> Observed:
         """The engine's record of how long it ran is a difference of wall times: a clock that jumped must not be charged."""
         if seen.phase is Phase.CREATED:  # it never ran
             return replace(seen, ran_ms=Millis(0))
-        ours = Millis(max(0, self._clock.now() - self._started_at()))
-        measured = replace(seen, ran_ms=min(seen.ran_ms, ours) if seen.ran_ms > 0 else ours)
+        now = self._clock.now()
+        most, ours = max(0, now - self._started_at()), max(0, now - self._running_since())
+        measured = replace(seen, ran_ms=Millis(min(seen.ran_ms, most) if seen.ran_ms > 0 else ours))
         if self._used is None or seen.cpu_used_ms is not None:
             return measured
         # It went on for a while after the last look: as busy as before it, on average.
@@ -319,7 +327,7 @@ class Keeper:
     async def _stop_at_deadline(self) -> None:
         """Where a start takes its time, from when it was seen to run: `_tell_when_it_runs`."""
         if self._runtime.traits.starts_at_once:
-            await self._stop_after(self._started_at())
+            await self._stop_after(self._running_since())
 
     async def _stop_after(self, started_at: Millis) -> None:
         if self.assignment.timeout_ms is None:

@@ -43,8 +43,10 @@ def greet(url: str, machine: Machine, installation: Installation, found: Found |
     say(click.style("Ctrl-C stops the server; what runs goes on, and `windlass up` takes it up again.", dim=True))
 
 
-def say_stopped() -> None:
-    say("Stopped. What runs goes on; `windlass up` takes it up again, `windlass down` ends it.")
+def say_stopped(*, by_down: bool) -> None:
+    """`windlass down` tells by itself what it ended."""
+    goes_on = " What runs goes on; `windlass up` takes it up again, `windlass down` ends it."
+    say("Stopped." if by_down else f"Stopped.{goes_on}")
 
 
 def say(line: str) -> None:

@@ -83,7 +83,7 @@ async def _serve(settings: Any, installation: Any, scribe: Any, listener: "socke
         installation.write_context(url, token)
         tasks.start_soon(keep_gathering, tune())
         greet(url, local.machine, installation, local.found, held_ms=local.clock.held_ms)
-    say_stopped()
+    say_stopped(by_down=installation.is_ending)
 
 
 def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -214,8 +214,10 @@ def _whole_entries(data: bytes) -> bytes:
 
 
 async def _entries(head: Path, offset: int) -> AsyncIterator[LogEntry]:
-    """Whole entries from `offset` to the end as it is now, past the parts that are gone."""
-    while True:
+    """Whole entries from `offset` to the end as it is now, past the parts that are gone. What is written meanwhile is not waited
+    for: a reader would run after a quick writer for as long as that one goes on."""
+    until = await anyio.to_thread.run_sync(_end_of, head)
+    while offset < until:
         part, data = await anyio.to_thread.run_sync(_read_chunk, head, offset)
         whole = _whole_entries(data)
         if not whole:
@@ -226,6 +228,10 @@ async def _entries(head: Path, offset: int) -> AsyncIterator[LogEntry]:
         for raw in whole[:-1].split(b"\n"):
             offset += len(raw) + 1
             yield _parse(raw, offset)
+
+
+def _end_of(head: Path) -> int:
+    return max(part.end() for part in parts_of(head))
 
 
 def _read_chunk(head: Path, offset: int) -> tuple[Part, bytes]:

@@ -66,7 +66,7 @@ def savings(ctx: click.Context, days: int, tenant: str | None, wants_all: bool, 
     if found["items"]:
         show_table(money.SAVINGS, money.savings_rows(found), form)
     if found.get("stored"):
-        say(f"stored volumes cost {amount(found['stored'])}; a shorter volumeTtl costs less")
+        say(f"stored volumes cost {amount(found['stored'])}; a shorter --volume-ttl costs less")
     runs = f"{found['runs']} run{'s' * (found['runs'] != 1)}"
     note(f"{runs} since {found['since']}, {found['measured']} of them measured by their nodes")
 
