@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -157,6 +158,43 @@ def test_deserved_is_the_part_by_weight_of_what_was_served_while_it_waited() -> 
         C: (100_000, 400_000),
     }
     assert abs(sum(one.lag for one in all_of_them)) <= 3
+
+
+happenings = st.one_of(
+    st.tuples(st.just("waits"), st.sampled_from([A, B, C]), st.booleans()),
+    st.tuples(st.just("serves"), st.sampled_from([A, B, C]), st.integers(1, 10**15)),
+    st.tuples(st.just("corrects"), st.sampled_from([A, B, C]), st.integers(-(10**15), 10**15)),
+)
+
+
+@given(st.lists(happenings, max_size=80))
+def test_what_all_deserved_is_what_all_received_however_often_charges_are_corrected(all_of_them: list[Any]) -> None:
+    standings, waiting = Standings({A: 500, B: 3000, C: 10_000}.__getitem__), set[TenantId]()
+    for what, tenant, value in all_of_them:
+        if what == "waits" and value is not (tenant in waiting):
+            standings.waits(tenant, value)
+            waiting ^= {tenant}
+        elif what == "serves":
+            standings.serve(tenant, value, NOW)
+        elif what == "corrects":
+            standings.correct(tenant, value, NOW, charged_at=NOW)
+    told = standings.all(NOW)[1]
+    assert all(one.received >= 0 <= one.deserved for one in told)
+    received = sum(one.received for one in told)
+    assert abs(sum(one.deserved for one in told) - received) <= 3 + received // 10**9
+
+
+def test_a_charge_that_was_far_too_high_takes_nothing_from_who_came_since() -> None:
+    """A run alone is charged a minute and takes a moment; then others wait, by their weights, and are served."""
+    standings = Standings({A: 1000, B: 3000, C: 1000}.__getitem__)
+    standings.serve(C, 60_000, NOW)
+    for tenant in (A, B):
+        standings.waits(tenant, True)
+    standings.correct(C, -59_000, NOW, charged_at=NOW)
+    for tenant in (B, A, B, B):
+        standings.serve(tenant, 1_000, NOW)
+    told = {one.tenant: (one.deserved, one.received) for one in standings.all(NOW)[1]}
+    assert told == {A: (1_000, 1_000), B: (3_000, 3_000), C: (1_000, 1_000)}
 
 
 def test_whoever_is_served_last_and_waits_no_more_deserved_its_part() -> None:

@@ -18,16 +18,19 @@ MARK_MS: Final = Millis(300_000)
 """How finely a window can be told."""
 _MARKS: Final = 13
 """An hour of them, and the one before."""
-_SCALE: Final = 1 << 32
-"""Of the service for a unit of weight: nothing is lost to rounding that anyone would miss."""
+_LEAST_KEPT: Final = 1e-100
+"""Below, numbers are brought to a size again at which a fraction has all its digits."""
 
 
 class Standings:
     def __init__(self, weight_of: Callable[[TenantId], int]) -> None:
         self._weight_of = weight_of
         self._sides: dict[TenantId, _Side] = {}
-        self._given = 0
-        """Service for a unit of weight, scaled."""
+        self._given = 0.0
+        """Service for a unit of weight, of which `_kept` was not taken back."""
+        self._kept = 1.0
+        self._received = 0
+        """By all together; as much as all together deserved."""
         self._weights = 0
         """Of those that wait."""
         self.since: Millis | None = None
@@ -61,17 +64,14 @@ class Standings:
         self._serve(self._side(tenant), work, now)
 
     def _serve(self, side: "_Side", work: Work, now: Millis) -> None:
-        if self.since is None:
-            self.since = now
-        if not self._marks or now >= self._marks[-1].at + MARK_MS:
-            self._mark(now)
-        self._served_at = now
+        self._note_time(now)
         side.received += work
+        self._received += work
         weights = self._weights if side.waits else self._weights + side.weight
-        given = work * _SCALE // weights
-        self._given += given
+        share = work / weights / self._kept
+        self._given += share
         if not side.waits:
-            side.deserved += work * _SCALE * side.weight // weights
+            side.deserved += share * side.weight
             side.seen = self._given
 
     def correct(self, tenant: TenantId, work: Work, now: Millis, *, charged_at: Millis) -> None:
@@ -80,7 +80,32 @@ class Standings:
         """
         if self.since is not None and charged_at >= self.since:
             side = self._side(tenant)
-            self._serve(side, work if work > -side.received else -side.received, now)
+            if work < 0:
+                self._take_back(side, min(-work, side.received), now)
+            else:
+                self._serve(side, work, now)
+
+    def _take_back(self, side: "_Side", work: Work, now: Millis) -> None:
+        """From all, by what they deserved so far: who waited when it was charged is not known any more, and who waits now need not
+        have been among them."""
+        self._note_time(now)
+        side.received -= work
+        if self._received:
+            self._kept *= (self._received - work) / self._received
+        self._received -= work
+        if self._kept < _LEAST_KEPT:
+            for one in self._sides.values():
+                self._settle(one)
+                one.deserved *= self._kept
+                one.seen = 0.0
+            self._given, self._kept = 0.0, 1.0
+
+    def _note_time(self, now: Millis) -> None:
+        if self.since is None:
+            self.since = now
+        if not self._marks or now >= self._marks[-1].at + MARK_MS:
+            self._mark(now)
+        self._served_at = now
 
     def all(self, now: Millis, *, window_ms: Millis | None = None) -> tuple[Millis, list[Standing]]:
         """From when on, and everybody's: since the start, or in the window, which begins at a mark where service went on."""
@@ -107,7 +132,7 @@ class Standings:
         return Standing(
             tenant=tenant,
             weight=side.weight,
-            deserved=max(0, side.deserved // _SCALE - before[0]),
+            deserved=max(0, round(side.deserved * self._kept) - before[0]),
             received=max(0, side.received - before[1]),
         )
 
@@ -117,7 +142,7 @@ class Standings:
     def _everyone(self) -> dict[TenantId, tuple[Work, Work]]:
         for side in self._sides.values():
             self._settle(side)
-        return {tenant: (side.deserved // _SCALE, side.received) for tenant, side in self._sides.items()}
+        return {tenant: (round(side.deserved * self._kept), side.received) for tenant, side in self._sides.items()}
 
     def _side(self, tenant: TenantId) -> "_Side":
         side = self._sides.get(tenant)
@@ -134,9 +159,9 @@ class Standings:
 class _Side:
     __slots__ = ("deserved", "received", "seen", "waits", "weight")
 
-    def __init__(self, weight: int, seen: int) -> None:
+    def __init__(self, weight: int, seen: float) -> None:
         self.weight = weight
         self.seen = seen
         self.waits = False
-        self.deserved = 0
+        self.deserved = 0.0
         self.received = 0
