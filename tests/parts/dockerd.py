@@ -6,6 +6,7 @@ user-defined networks work. With `own_network` it has a network namespace to its
 does write rules, and its ports are reached through `inside`.
 """
 
+import contextlib
 import secrets
 from dataclasses import replace
 from pathlib import Path
@@ -96,10 +97,11 @@ class DockerEngine(EngineApi, ServerProcess):
         )
 
     def close(self) -> None:
-        """Its containers go too, by its own hand while it answers: then nothing needs to be hunted down."""
+        """Its containers and networks go too, by its own hand while it answers: then nothing needs to be hunted down."""
         self.resume()
         if self.is_running and self.answers():
             self._remove_containers()
+            self._remove_networks()
         try:
             self.stop()
             self.containerd.close()
@@ -121,3 +123,9 @@ class DockerEngine(EngineApi, ServerProcess):
                 self.remove_container(row["Id"])
             except EngineRefused:
                 continue  # already going; the cgroup is emptied below
+
+    def _remove_networks(self) -> None:
+        """Whose bridges would outlive it, and keep their subnets."""
+        for row in self.ask("/networks", filters={"type": ["custom"]}):
+            with contextlib.suppress(EngineRefused):  # in use by a container that is still going
+                self.call("DELETE", f"/networks/{row['Id']}")
