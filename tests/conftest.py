@@ -25,6 +25,15 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
+    """What failed, by name, as the last lines: where only an end of the output is kept, a long difference hides them."""
+    yield
+    reports = [*terminalreporter.stats.get("failed", ()), *terminalreporter.stats.get("error", ())]
+    for name in sorted({report.nodeid for report in reports}):
+        terminalreporter.write_line(f"not passed: {name}")
+
+
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"

@@ -8,6 +8,7 @@ import pytest
 from tests.api.home import DEADLINE_SECONDS, ApiHome, api_home, manifest
 from windlass.api import bodies
 from windlass.api.context import ApiLimits
+from windlass.core.compiled import IS_COMPILED
 from windlass.ports.store import Refused
 from windlass.wire.schema import NodeList, Problem, Ready, Version
 
@@ -60,7 +61,9 @@ async def test_nodes_and_version_are_as_documented(api: ApiHome) -> None:
     nodes = NodeList.model_validate((await api.client.get("/api/v1/nodes")).json())
     assert [node.name for node in nodes.items] == ["n1"]
     version = Version.model_validate((await api.client.get("/api/v1/version")).json())
-    assert (version.version, version.runtime_kind) == ("0.0.test", "container")
+    assert (version.version, version.runtime_kind, version.compiled) == ("0.0.test", "container", IS_COMPILED)
+    text = (await api.client.get("/metrics")).text
+    assert f'windlass_build_info{{compiled="{str(IS_COMPILED).lower()}",version="0.0.test"}} 1.0' in text
 
 
 async def test_the_page_and_its_parts_come_with_a_strict_policy(api: ApiHome) -> None:

@@ -1,5 +1,6 @@
 """Jobs through the front door: submit, get, list, apply, cancel, release, delete, retry."""
 
+import anyio
 import pytest
 
 from tests.api.home import DEADLINE_SECONDS, ApiHome, api_home, manifest
@@ -116,6 +117,42 @@ async def test_a_batch_with_a_taken_name_leaves_nothing(api: ApiHome) -> None:
     answer = await api.client.post("/api/v1/jobs/bulk", json={"items": items})
     assert (answer.status_code, answer.json()["code"]) == (409, "name-taken")
     assert (await api.client.get("/api/v1/jobs")).json()["items"] == []
+
+
+async def test_a_batch_with_a_repeated_key_is_made_once_and_answered_as_first(api: ApiHome) -> None:
+    body, headers = {"items": [manifest("true") for _ in range(3)]}, {"Idempotency-Key": "lot-1"}
+    first = await api.client.post("/api/v1/jobs/bulk", json=body, headers=headers)
+    for item in first.json()["items"]:
+        await api.until(item["uid"])
+    again = await api.client.post("/api/v1/jobs/bulk", json=body, headers=headers)
+    assert (first.status_code, again.status_code, again.content) == (201, 201, first.content)
+    assert len((await api.client.get("/api/v1/jobs")).json()["items"]) == 3
+    other = await api.client.post("/api/v1/jobs/bulk", json={"items": [manifest("false")]}, headers=headers)
+    assert (other.status_code, other.json()["code"]) == (409, "idempotency-mismatch")
+    single = await api.client.post("/api/v1/jobs", json=manifest("true"), headers=headers)
+    assert (single.status_code, single.json()["code"]) == (409, "idempotency-mismatch")
+
+
+async def test_a_batch_that_was_refused_leaves_its_key_free(api: ApiHome) -> None:
+    headers = {"Idempotency-Key": "lot-2"}
+    twins = {"items": [manifest("true", name="twin"), manifest("true", name="twin")]}
+    assert (await api.client.post("/api/v1/jobs/bulk", json=twins, headers=headers)).status_code == 409
+    one = {"items": [manifest("true", name="twin")]}
+    assert (await api.client.post("/api/v1/jobs/bulk", json=one, headers=headers)).status_code == 201
+
+
+async def test_many_requests_with_one_key_at_once_make_one_batch(api: ApiHome) -> None:
+    body, answers = {"items": [manifest("true") for _ in range(5)]}, list[bytes]()
+
+    async def send() -> None:
+        answer = await api.client.post("/api/v1/jobs/bulk", json=body, headers={"Idempotency-Key": "lot-3"})
+        answers.append(answer.content)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(8):
+            tasks.start_soon(send)
+    assert (len(answers), len(set(answers))) == (8, 1)
+    assert len((await api.client.get("/api/v1/jobs")).json()["items"]) == 5
 
 
 async def test_applying_makes_the_job_once_and_then_leaves_it_alone(api: ApiHome) -> None:

@@ -39,7 +39,9 @@ async def test_the_log_of_a_finished_job_is_complete_and_in_order(api: ApiHome) 
     lines = [(data["stream"], data["text"]) for event, _, data in events if event == "line"]
     assert lines == [("stdout", "one"), ("stderr", "two"), ("stdout", "three")]
     assert events[-1][0] == "end"
-    assert events[-1][2] == {"state": "FAILED", "exitCode": 4}
+    said = events[-1][2]
+    assert (said["state"], said["exitCode"], said["reason"]) == ("FAILED", 4, "ExitCode")
+    assert said["message"].startswith("exit code 4")
 
 
 async def test_following_begins_before_the_job_has_run_and_ends_with_it(api: ApiHome) -> None:
@@ -66,14 +68,15 @@ async def test_following_a_job_that_is_cancelled_before_it_ran_ends(api: ApiHome
 
         tasks.start_soon(follow)
         await api.client.post("/api/v1/jobs/never/cancel")
-    assert events == [("end", None, {"state": "CANCELLED", "exitCode": None})]
+    end = {"state": "CANCELLED", "exitCode": None, "reason": "Cancelled", "message": "cancelled before it started"}
+    assert events == [("end", None, end)]
 
 
 async def test_following_goes_on_over_retries(api: ApiHome) -> None:
     await api.submit("do", "print again", "exit 1", name="stubborn", retries=1)
     events = await stream(api, "/api/v1/jobs/stubborn/logs?follow=true")
     assert [data["text"] for event, _, data in events if event == "line"] == ["again", "again"]
-    assert events[-1][2] == {"state": "FAILED", "exitCode": 1}
+    assert (events[-1][2]["state"], events[-1][2]["exitCode"]) == ("FAILED", 1)
     first = await stream(api, "/api/v1/jobs/stubborn/logs?attempt=1")
     assert len([1 for event, _, _ in first if event == "line"]) == 1
 

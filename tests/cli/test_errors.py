@@ -109,6 +109,24 @@ def test_wrong_usage_is_exit_2_with_the_usage_line(stub: Stub, windlass: Invoke,
     assert stub.asked == []
 
 
+def test_everything_of_a_line_that_cannot_be_taken_is_said_at_once(stub: Stub, windlass: Invoke) -> None:
+    result = windlass(
+        "run", "--label", "=x", "--label", "ok=1", "--label", "y", "--gpu", "x", "--timeout", "abc", "img"
+    )
+    assert (result.exit_code, stub.asked) == (exits.USAGE, [])
+    first, *rest = result.stderr.splitlines()
+    assert first == "error: 4 of these cannot be taken"
+    for said in ("'=x' has no key; expected KEY=VALUE", "'y' has no value; expected KEY=VALUE", "--gpu", "--timeout"):
+        assert sum(said in line for line in rest) == 1, result.stderr
+    assert rest[-2].startswith("usage: ")
+
+
+def test_a_single_fault_of_a_line_is_said_as_it_is(stub: Stub, windlass: Invoke) -> None:
+    result = windlass("run", "--label", "=x", "img")
+    assert result.exit_code == exits.USAGE
+    assert "Invalid value for '-l' / '--label': '=x' has no key; expected KEY=VALUE" in result.stderr.splitlines()[0]
+
+
 @pytest.mark.parametrize(
     "words", [("run", "-e", "A=b\udcff", "--", "true"), ("run", "--", "b\udcff"), ("get", "job", "b\udcff")]
 )

@@ -87,6 +87,15 @@ def test_a_job_that_may_cost_nothing_is_refused_before_it_is_sent(stub: Stub, wi
     assert "expected more than 0" in result.stderr
 
 
+def test_a_budget_of_nothing_is_refused_with_what_takes_it_away(stub: Stub, windlass: Invoke) -> None:
+    result = windlass("tenants", "budget", "vision", "--per-month", "0")
+    assert (result.exit_code, stub.asked) == (exits.USAGE, [])
+    assert "expected more than 0: nothing runs for nothing; none takes it away" in result.stderr
+    most = windlass("tenants", "budget", "vision", "--per-month", "1000000000.000001")
+    assert (most.exit_code, stub.asked) == (exits.USAGE, [])
+    assert "is too much; expected at most 1000000000" in most.stderr
+
+
 @pytest.mark.parametrize("typed", ["0.0000001", "1e3", "-1", "1,5", "none"])
 def test_what_is_no_amount_of_money_is_refused_before_it_is_sent(stub: Stub, windlass: Invoke, typed: str) -> None:
     result = windlass("run", f"--max-cost={typed}", "--", "true")

@@ -59,6 +59,13 @@ def test_a_terminal_for_a_quick_command_returns_its_exit_code(server: RealServer
         assert (done.stdout.replace("\r", ""), done.returncode) == ("hi\n", code), done.stderr
 
 
+def test_input_without_a_terminal_goes_in_and_comes_out_once(server: RealServer) -> None:
+    for _ in range(3):
+        done = server.windlass("run", "-i", IMAGE, "--", "sh", "-c", "cat; echo oh >&2; exit 3", stdin="hi\n" * 1000)
+        assert (done.stdout, done.returncode) == ("hi\n" * 1000, 3)
+        assert done.stderr.startswith("oh\n"), done.stderr
+
+
 def test_exec_reaches_into_the_container(server: RealServer) -> None:
     server.windlass("run", "-d", "--name", "host", IMAGE, "--", "sh", "-c", "echo ready; sleep 3600")
     follower = server.popen("logs", "-f", "host")
@@ -87,7 +94,7 @@ def test_a_shell_at_a_terminal_is_typed_into_sized_left_joined_and_ended(server:
         _is_a_shell_of_its_own_size(person, 103)  # another size: what was shown before is shown again
         person.types('echo "still $x"\r')
         person.reads("still kept")
-        person.types('echo wait""ing; sleep 3600\r')
+        person.types("sh -c 'echo wait\"\"ing; exec sleep 3600'\r")  # by itself, so that it is there to be ended
         person.reads("waiting")
         person.types("\x03")  # ends what the shell runs, not the shell
         person.types('echo al""ive\r')

@@ -2,18 +2,24 @@
 
 import json
 import os
+import random
 import select
 import signal
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.cli.person import at_a_terminal
 from tests.cli.server import DEADLINE_SECONDS, RealServer, real_server, the_rest
 from tests.parts.ports import free_port
 from tests.parts.waiting import wait_for
 
 from windlass.cli import exits
+
+PROGRAM = "from windlass.boot.entry import windlass; windlass()"
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +98,96 @@ def test_a_terminal_for_a_quick_command_loses_neither_output_nor_exit_code(serve
         assert (done.stdout.replace("\r", ""), done.returncode) == (f"hi {code}\n", code), done.stderr
 
 
+def test_input_without_a_terminal_goes_in_and_comes_out_once(server: RealServer) -> None:
+    done = server.windlass("run", "-i", "--", "cat", stdin="hi\n")
+    assert (done.stdout, done.stderr, done.returncode) == ("hi\n", "", 0)
+    apart = server.windlass("run", "-i", "--", "sh", "-c", "read a; echo $a; cat >&2; exit 3", stdin="one\ntwo\n")
+    assert (apart.stdout, apart.returncode) == ("one\n", 3)
+    assert apart.stderr.startswith("two\n"), "and nothing is echoed"
+    assert "FAILED" in apart.stderr
+    empty = server.windlass("run", "-q", "-i", "--", "wc", "-c", stdin="")
+    assert (empty.stdout.strip(), empty.stderr, empty.returncode) == ("0", "", 0)
+
+
+def test_input_is_a_pipe_also_when_it_is_long_or_not_read(server: RealServer) -> None:
+    lines = "".join(f"{number}\n" for number in range(600_000, 0, -1))
+    done = server.windlass("run", "-i", "--", "sort", "-n", stdin=lines)
+    assert done.stdout.splitlines() == [str(number) for number in range(1, 600_001)], done.stderr
+    head = server.windlass("run", "-i", "--", "head", "-n", "1", stdin=lines)
+    assert (head.stdout, head.stderr, head.returncode) == ("600000\n", "", 0)
+
+
+@pytest.mark.parametrize("away_seconds", [1, pytest.param(60, marks=pytest.mark.soak)])
+def test_a_reader_that_takes_its_time_holds_up_input_and_output_and_loses_nothing(
+    server: RealServer, tmp_path: Path, away_seconds: int
+) -> None:
+    """Both directions are full then: whoever sends must not keep the other from taking, nor take it for gone."""
+    given = tmp_path / "given"
+    given.write_bytes(random.Random(3).randbytes(40_000_000))
+    with given.open("rb") as source:
+        command = (sys.executable, "-c", PROGRAM, "run", "-q", "-i", "--", "cat")
+        client = subprocess.Popen(command, env=server.environ, stdin=source, stdout=subprocess.PIPE, bufsize=0)
+        assert client.stdout is not None
+        before = client.stdout.read(1)
+        stands = StandsStill(lambda: position(client.pid), away_seconds)
+        wait_for(stands, away_seconds + DEADLINE_SECONDS, "input to go on until nobody takes more")
+        rest, _ = client.communicate(timeout=120)
+    assert before + rest == given.read_bytes()
+    assert client.returncode == 0
+
+
+class StandsStill:
+    """Whether a number has not changed for so long."""
+
+    def __init__(self, look: Callable[[], int], seconds: float) -> None:
+        self._look = look
+        self._seconds = seconds
+        self._seen = -1
+        self._since = 0.0
+
+    def __call__(self) -> bool:
+        seen, now = self._look(), time.monotonic()
+        if seen != self._seen:
+            self._seen, self._since = seen, now
+        return now - self._since >= self._seconds
+
+
+def position(pid: int) -> int:
+    """How far its standard input has been read."""
+    return int(Path(f"/proc/{pid}/fdinfo/0").read_text().split("pos:")[1].split()[0])
+
+
+def test_an_interrupt_cancels_a_job_that_is_given_input_without_a_question(server: RealServer) -> None:
+    loop = ("run", "-i", "--name", "typed", "--", "sh", "-c", "while read a; do echo got $a; done")
+    with at_a_terminal(PROGRAM, *loop, environ=server.environ) as person:
+        person.types("one\n")
+        person.reads("got one")
+        person.types("\x03")
+        person.reads("cancelling typed")
+        person.reads("typed CANCELLED")
+        assert person.waits() == exits.INTERRUPTED
+
+
+def test_input_is_given_once(server: RealServer) -> None:
+    done = server.windlass("run", "-i", "--retries", "2", "--", "cat", stdin="hi\n")
+    assert (done.stdout, done.returncode) == ("", exits.USAGE)
+    assert "-i and --retries exclude each other: input can be given only once" in done.stderr
+
+
+def test_who_attaches_to_a_job_without_input_is_told_so_and_shown_its_output(server: RealServer) -> None:
+    server.windlass(
+        "run", "-d", "--name", "deaf", "--", "sh", "-c", "echo up; until [ -e go ]; do sleep 0.05; done; exit 4"
+    )
+    with at_a_terminal(PROGRAM, "attach", "deaf", environ=server.environ) as person:
+        person.reads("deaf takes no input; what it prints follows")
+        person.reads("up")
+        person.types("x\n")
+        server.windlass("exec", "deaf", "--", "sh", "-c", "touch $WINDLASS_ARTIFACTS/go")
+        person.reads("deaf FAILED")
+        assert person.waits() == 4
+    assert "error" not in person.seen
+
+
 def test_a_follower_is_told_that_the_job_was_deleted(server: RealServer) -> None:
     server.windlass("run", "-d", "--name", "doomed", "--", "sh", "-c", "echo up; sleep 3600")
     follower = server.popen("logs", "-f", "doomed")
@@ -103,6 +199,18 @@ def test_a_follower_is_told_that_the_job_was_deleted(server: RealServer) -> None
         "error: the job was deleted by somebody else",
         exits.NOT_FOUND,
     )
+
+
+def test_who_cancels_a_job_in_its_flood_does_not_wait_for_all_that_it_printed(server: RealServer) -> None:
+    flood = ("run", "--name", "flood", "--", "yes", "a line of a flood")
+    with at_a_terminal(PROGRAM, *flood, environ=server.environ) as person:
+        person.reads("a line of a flood")
+        person.types("\x03")
+        person.reads("[c]ancel")
+        person.types("c")
+        person.reads("the rest of what it printed is left out here; `windlass logs flood` has it")
+        person.reads("flood CANCELLED")
+        assert person.waits() == exits.INTERRUPTED
 
 
 def test_a_suspended_job_runs_when_it_is_released(server: RealServer) -> None:
@@ -262,8 +370,10 @@ def test_a_reader_that_leaves_ends_the_command_quietly(server: RealServer) -> No
     assert process.wait(DEADLINE_SECONDS) == exits.READER_GONE
 
 
-def test_a_reader_that_leaves_a_run_is_told_that_the_job_goes_on(server: RealServer) -> None:
-    process = server.popen("run", "--name", "unread", "--", "sh", "-c", "while echo more; do sleep 0.05; done")
+@pytest.mark.parametrize("flags", [(), ("-i",)], ids=["run", "run -i"])
+def test_a_reader_that_leaves_a_run_is_told_that_the_job_goes_on(server: RealServer, flags: tuple[str, ...]) -> None:
+    script = "while echo more; do sleep 0.05; done"
+    process = server.popen("run", *flags, "--name", "unread", "--", "sh", "-c", script)
     assert process.stdout is not None
     assert process.stderr is not None
     assert process.stdout.readline() == "more\n"
@@ -271,7 +381,7 @@ def test_a_reader_that_leaves_a_run_is_told_that_the_job_goes_on(server: RealSer
     assert "left unread running" in (said := process.stderr.read())
     assert "`windlass cancel unread`" in said
     assert process.wait(DEADLINE_SECONDS) == exits.READER_GONE
-    server.windlass("cancel", "unread")
+    server.windlass("delete", "unread")
 
 
 def test_who_and_what_is_there(server: RealServer) -> None:

@@ -109,6 +109,11 @@ def test_rows_that_are_known_before_the_first_is_shown_stand_in_one_table() -> N
     assert [table.stream_line(ABC, row, widths) for row in rows] == ["a       b    c", "longer  b    c"]
 
 
+def test_the_page_shows_the_most_a_job_may_cost_as_money() -> None:
+    page = "\n".join(job_page(a_job(spec__maxCost=500_000), [], [], now=NOW, is_coloured=False))
+    assert "maxCost    0.5\n" in page + "\n"
+
+
 def test_the_page_about_a_job() -> None:
     run = {"id": "r-1", "attempt": 1, "state": "EXITED", "node": "n1", "exitCode": 3, "reason": "ExitCode"}
     job = ended(a_job("broken", metadata__uid="u-1", metadata__labels={"team": "vision"}, status__runs=[run]), 3)

@@ -128,7 +128,7 @@ def test_a_refusal_before_the_session_is_too(far: Far) -> None:
 def test_a_job_that_ends_before_we_are_attached_is_shown_by_its_log(far: Far, stub: Stub) -> None:
     problem = {"status": 409, "code": "not-running", "detail": "job quick is not running", "hint": "it is FAILED"}
     far.script = lambda socket: socket.send(json.dumps({"error": problem}))
-    stub.jobs["quick"] = a_job("quick", status__state="RUNNING")
+    stub.jobs["quick"] = a_job("quick", status__state="RUNNING", spec__terminal=True)
     stub.lines["quick"], stub.exit_codes["quick"] = [("stdout", "hi")], 4
     client = Client(Connection(url=stub.url))
     client.attach = Client(Connection(url=far.url)).attach  # type: ignore[method-assign]
@@ -144,7 +144,7 @@ def test_a_job_that_ends_while_we_are_attached_is_not_shown_twice(far: Far, stub
         socket.send(json.dumps({"error": {"status": 409, "code": "conflict", "detail": "the run is over"}}))
 
     far.script = script
-    stub.jobs["quick"] = a_job("quick", status__state="RUNNING")
+    stub.jobs["quick"] = a_job("quick", status__state="RUNNING", spec__terminal=True)
     stub.lines["quick"], stub.exit_codes["quick"] = [("stdout", "hi")], 4
     client = Client(Connection(url=stub.url))
     client.attach = Client(Connection(url=far.url)).attach  # type: ignore[method-assign]
@@ -161,7 +161,7 @@ def test_a_terminal_that_stays_silent_after_the_jobs_end_is_left_for_its_log(far
 
     over = threading.Event()
     far.script = script
-    stub.jobs["quick"] = a_job("quick", status__state="RUNNING")
+    stub.jobs["quick"] = a_job("quick", status__state="RUNNING", spec__terminal=True)
     stub.lines["quick"], stub.exit_codes["quick"] = [("stdout", "hi")], 4
     client = Client(Connection(url=stub.url))
     client.attach = Client(Connection(url=far.url)).attach  # type: ignore[method-assign]

@@ -207,3 +207,14 @@ def test_cleanup_counts_and_on_request_explains(stub: Stub, windlass: Invoke) ->
     }
     assert windlass("cleanup").output == "1 deleted, 1 skipped\n"
     assert "artifacts-a  deleted  expired" in windlass("cleanup", "-v").output
+
+
+def test_a_job_may_ask_for_nodes_by_their_labels(stub: Stub, windlass: Invoke) -> None:
+    windlass("run", "--detach", "--node-selector", "disk=ssd", "--node-selector", "zone=a", "img")
+    assert stub.asked[0].json["spec"]["nodeSelector"] == {"disk": "ssd", "zone": "a"}
+
+
+def test_one_of_many_is_shown_as_one(stub: Stub, windlass: Invoke) -> None:
+    for name in ("a", "b"):
+        stub.jobs[name] = a_job(name)
+    assert "the newest one is shown; --all shows every one" in windlass("get", "jobs", "--limit", "1").stderr

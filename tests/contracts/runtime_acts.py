@@ -101,6 +101,13 @@ async def all_said(terminal: Terminal) -> dict[Stream, bytes]:
     return said
 
 
+async def give_all(terminal: Terminal, data: bytes) -> None:
+    """In pieces, and then an end."""
+    for start in range(0, len(data), 50_000):
+        await terminal.send(data[start : start + 50_000])
+    await terminal.close_input()
+
+
 async def a_volume(harness: Harness, name: str) -> VolumeId:
     volume = VolumeId(f"v-{name}")
     await harness.runtime.ensure_volume(volume, labels={"purpose": name})

@@ -16,6 +16,7 @@ from tests.contracts.runtime_acts import (
     all_said,
     created,
     get_files,
+    give_all,
     joined,
     need,
     position_after,
@@ -512,6 +513,63 @@ class Terminals:
                 said = await all_said(terminal)
                 assert await terminal.exit_code() == 5
         assert said == {Stream.STDOUT: b"one\n", Stream.STDERR: b"two\n"}
+
+    async def test_a_run_may_have_input_and_no_terminal(self, harness: Harness) -> None:
+        need(harness, Trait.TERMINAL)
+        steps = (Say(b"first\n"), Say(b"oh\n", Stream.STDERR), Copy(), Exit(6))
+        assignment = await started(harness, "pipe", *steps, wants_input=True)
+        given = b"hello there\n" * 30_000
+        with anyio.fail_after(DEADLINE_SECONDS):
+            async with harness.runtime.attach(assignment.run) as terminal, anyio.create_task_group() as tasks:
+                tasks.start_soon(give_all, terminal, given)
+                said = await all_said(terminal)
+                assert await terminal.exit_code() == 6
+        assert said[Stream.STDERR] == b"oh\n"
+        assert said[Stream.STDOUT] == b"first\n" + given, "all of it, once, from the first line on"
+
+    async def test_the_input_of_a_run_ends_with_whoever_gives_it(self, harness: Harness) -> None:
+        need(harness, Trait.TERMINAL)
+        assignment = await started(harness, "left", Copy(), Say(b"end\n"), Exit(3), wants_input=True)
+        with anyio.fail_after(DEADLINE_SECONDS):
+            async with harness.runtime.attach(assignment.run) as terminal:
+                await terminal.send(b"a line\n")
+            assert (await harness.runtime.wait(assignment.run)).exit_code == 3
+        assert joined(await all_lines(harness.runtime, assignment.run)) == b"a line\nend\n"
+
+    async def test_who_has_no_input_to_give_does_not_end_that_of_another(self, harness: Harness) -> None:
+        need(harness, Trait.TERMINAL)
+        assignment = await started(harness, "shared", Copy(), Exit(4), wants_input=True)
+        with anyio.fail_after(DEADLINE_SECONDS):
+            async with harness.runtime.attach(assignment.run) as first:
+                heard = first.output()
+                await first.send(b"one\n")
+                assert await anext(heard) == (Stream.STDOUT, b"one\n")
+                async with harness.runtime.attach(assignment.run) as second:
+                    await second.close_input()
+                    await first.send(b"two\n")
+                    assert await anext(heard) == (Stream.STDOUT, b"two\n")
+                await first.send(b"three\n")
+                assert await anext(heard) == (Stream.STDOUT, b"three\n")
+                async with harness.runtime.attach(assignment.run) as third:
+                    await third.send(b"four\n")
+                    assert await anext(heard) == (Stream.STDOUT, b"four\n")
+                    await first.close_input()
+                    await third.send(b"five\n")
+                    assert await anext(heard) == (Stream.STDOUT, b"five\n")
+                assert [said async for said in heard] == [], "the last who could give any has gone"
+                assert await first.exit_code() == 4
+
+    async def test_a_run_that_stops_reading_its_input_is_heard_to_its_end(self, harness: Harness) -> None:
+        need(harness, Trait.TERMINAL)
+        steps = (ReadLine(), Say(b"enough\n"), Exit(2))
+        assignment = await started(harness, "head", *steps, wants_input=True)
+        with anyio.fail_after(DEADLINE_SECONDS):
+            async with harness.runtime.attach(assignment.run) as terminal, anyio.create_task_group() as tasks:
+                tasks.start_soon(give_all, terminal, b"y\n" * 500_000)
+                said = await all_said(terminal)
+                assert await terminal.exit_code() == 2
+                tasks.cancel_scope.cancel()
+        assert said == {Stream.STDOUT: b"y\nenough\n", Stream.STDERR: b""}
 
     async def test_a_long_line_of_a_terminal_comes_back_whole(self, harness: Harness) -> None:
         need(harness, Trait.TERMINAL)

@@ -132,7 +132,8 @@ async def test_a_deleted_job_is_gone_from_every_list(home: MemoryHome) -> None:
 
 
 async def test_a_list_pages_through_all_jobs_without_gap_or_double(home: MemoryHome) -> None:
-    jobs, revision = await home.plane.intake.submit_many(LOCAL_TENANT, [a_submission() for _ in range(25)])
+    accepted = await home.plane.intake.submit_many(LOCAL_TENANT, [a_submission() for _ in range(25)])
+    jobs, revision = accepted.jobs, accepted.revision
     assert await home.plane.read_model.caught_up(revision)
     seen: list[str] = []
     cursor = ""

@@ -2,15 +2,22 @@
 
 from msgspec.structs import replace
 
+from windlass.core.foresight.gate import GateName
+from windlass.core.foresight.gates import gates
 from windlass.core.model.facts import RunEnded, RunStarted
 from windlass.core.model.ids import LOCAL_TENANT, Millis, TenantId
 from windlass.core.model.job import Job
 from windlass.core.model.run import RunState
+from windlass.core.model.tenant import Quota, Tenant
 from windlass.core.world import requests
+from windlass.core.world.expiry import expire
 from windlass.core.world.facts import observe
+from windlass.core.world.gate import WORKERS_USED
 from windlass.core.world.place import place
 from windlass.core.world.policy import Policy
 from windlass.core.world.submit import submit
+from windlass.core.world.tenants import create_tenant
+from windlass.core.world.verdict import Yields
 from windlass.core.world.world import World
 from windlass.testing.builders import GIB, a_job_id, a_node, a_submission, a_world
 
@@ -27,9 +34,12 @@ def accept(
     gpus: int = 0,
     timeout: int | None = None,
     expected: int | None = None,
+    priority: int = 0,
 ) -> Job:
     """Times in minutes; no grace, so that a timeout is the whole of it."""
-    asked = a_submission(cpu=cpu, gpus=gpus, timeout_ms=None if timeout is None else timeout * MINUTE)
+    asked = a_submission(
+        cpu=cpu, gpus=gpus, priority=priority, timeout_ms=None if timeout is None else timeout * MINUTE
+    )
     asked = replace(asked, grace_ms=Millis(0), expected_ms=None if expected is None else Millis(expected * MINUTE))
     return submit(world, tenant, asked, job=a_job_id(), now=NOW)[0]
 
@@ -130,6 +140,82 @@ def test_what_was_announced_counts_before_the_timeout_and_a_late_run_counts_for_
     end(world, short, Millis(NOW + 5 * MINUTE))
     assert placed(world, Millis(NOW + 11 * MINUTE)) == []  # the run is late: nobody knows
     assert long.id in world.tables.jobs
+
+
+def test_when_a_run_is_late_who_made_way_is_asked_again_though_nothing_else_happens() -> None:
+    world = a_world(a_node(cpu=4000, memory=64 * GIB))
+    running = [accept(world, cpu=2000, expected=60), accept(world, expected=10)]
+    assert placed(world) == [job.id for job in running]
+    accept(world, cpu=2000)
+    small = accept(world)
+    assert placed(world) == []  # in ten minutes the two cores are the first's
+    late = world.next_due()
+    assert late == NOW + 10 * MINUTE
+    expire(world, now=late)
+    assert placed(world, late) == [small.id]  # in an hour there is a core to spare beside it
+
+
+def test_a_tenant_that_may_be_on_no_other_node_makes_way_and_is_asked_again_too() -> None:
+    world = a_world(a_node("n1", cpu=4000, memory=64 * GIB), a_node("n2", cpu=1000, memory=64 * GIB))
+    bound = create_tenant(world, Tenant(id=A, quota=Quota(workers=1)), now=NOW)
+    running = [accept(world, tenant=bound.id, cpu=2000, expected=60), accept(world, cpu=1500, expected=10)]
+    assert placed(world) == [job.id for job in running]
+    assert {run.node for run in world.tables.runs.values()} == {"n1"}
+    accept(world, cpu=2000, priority=1)
+    small = accept(world, tenant=bound.id, cpu=500)
+    assert placed(world) == []  # n2 is not for its tenant, and in ten minutes two cores of n1 are the first's
+    assert world.tables.queue.held(bound.id) == Yields().reasons
+    order = next(gate for gate in gates(world, small, NOW) if gate.name is GateName.ORDER)
+    assert "kept free for a job that is first" in order.says
+    late = world.next_due()
+    assert late == NOW + 10 * MINUTE
+    expire(world, now=late)
+    assert placed(world, late) == [small.id]
+
+
+def test_a_tenant_that_may_be_on_no_other_node_is_held_by_that_also_where_there_is_no_room_at_all() -> None:
+    """Parked for room, it would make a pool grow by a worker that it may not use, again and again."""
+    world = a_world(a_node("n1", cpu=1000, memory=64 * GIB))
+    bound = create_tenant(world, Tenant(id=A, quota=Quota(workers=1)), now=NOW)
+    running = accept(world, tenant=bound.id)
+    assert placed(world) == [running.id]
+    waiting = accept(world, tenant=bound.id)
+    assert placed(world) == []
+    assert world.tables.queue.held(bound.id) == WORKERS_USED
+    assert world.tables.queue.parked() == []
+    shut = next(gate for gate in gates(world, waiting, NOW) if not gate.is_open)
+    assert (shut.name, shut.says.split(":")[0]) == (GateName.QUOTA, "quota-workers")
+    end(world, running, NOW)
+    assert placed(world) == [waiting.id]
+
+
+def test_nobody_is_woken_for_a_late_run_that_nobody_makes_way_for() -> None:
+    world, _ = busy()
+    accept(world, cpu=4000)
+    short = accept(world, timeout=10)
+    assert placed(world) == [short.id]
+    assert world.tables.reservation is not None
+    assert world.next_due() is None
+
+
+def test_a_promise_stays_when_another_was_first_for_a_while_and_nobody_would_have_passed() -> None:
+    """It changes hands when somebody would pass. Who made way once and fits nowhere now is not somebody."""
+    world = a_world(a_node("n1", cpu=4000, memory=64 * GIB), a_node("n2", cpu=4000, memory=64 * GIB))
+    there, elsewhere = accept(world), accept(world, cpu=4000)
+    assert placed(world) == [there.id, elsewhere.id]
+    big, small = accept(world, cpu=4000), accept(world)
+    assert placed(world) == []  # n1 is kept for the big one
+    filling = accept(world, cpu=3000, priority=1)
+    assert placed(world) == [filling.id]
+    before = accept(world, cpu=4000, expected=10, priority=1)
+    assert placed(world) == []
+    end(world, elsewhere, NOW)
+    assert placed(world) == [before.id]
+    end(world, filling, NOW)
+    assert placed(world) == []  # n1 is still kept, though n2 is now known to be free in ten minutes
+    end(world, there, NOW)
+    assert placed(world) == [big.id]
+    assert small.id in world.tables.jobs
 
 
 def test_the_promise_goes_with_who_had_it() -> None:

@@ -1,8 +1,12 @@
 """What is compiled: the modules a decision passes through. `make test-compiled` runs this directory on them."""
 
+import inspect
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
+
+from windlass.core.compiled import IS_COMPILED
+from windlass.core.world.world import World
 
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "compile"
 PASSED_BY_EVERY_DECISION = (
@@ -24,3 +28,7 @@ def test_no_module_that_every_decision_passes_is_left_out() -> None:
     compiled = set(tool.deciding())
     assert {f"windlass/core/{name}.py" for name in PASSED_BY_EVERY_DECISION} - compiled == set()
     assert "windlass/core/world/records.py" not in compiled
+
+
+def test_what_runs_here_knows_whether_it_is_compiled() -> None:
+    assert inspect.isfunction(World.__init__) is not IS_COMPILED

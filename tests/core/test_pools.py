@@ -53,6 +53,16 @@ def test_slices_come_off_what_the_machines_own_node_has() -> None:
     assert world.tables.nodes[NodeId("n1")].capacity == MACHINE
 
 
+def test_what_a_worker_has_is_the_machines_again_when_it_has_gone_and_not_when_its_pool_may_have_none() -> None:
+    world = a_growing_world()
+    (worker,) = grown(world, START, workers=1)
+    change_pool(world, a_pool(workers_max=0), None, now=START)
+    assert world.tables.nodes[NodeId("n1")].capacity.cpu_millis == MACHINE.cpu_millis - 2000
+    drain(world, worker, now=START)
+    assert bury(world, worker, now=START)
+    assert world.tables.nodes[NodeId("n1")].capacity == MACHINE
+
+
 def test_more_slices_than_the_machine_has_are_refused_with_the_numbers() -> None:
     world = a_growing_world()
     with pytest.raises(Invalid) as refused:

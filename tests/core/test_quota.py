@@ -251,6 +251,16 @@ def test_what_fits_in_none_of_its_pools_is_refused_with_the_nearest_fit() -> Non
     assert [fault.field for fault in wrong_pool.value.faults] == ["spec.pool"]
 
 
+def test_labels_that_no_node_has_are_not_met_with_asking_for_less() -> None:
+    world = a_home(QuotaPolicy.QUEUE, Quota(), in_pool("n1", "fast"))
+    picky = Submission(spec=a_submission().spec, node_labels=(("disk", "ssd"),))
+    with pytest.raises(Invalid) as refused:
+        submit(world, ACME, picky, job=a_job_id(), now=NOW)
+    assert [fault.field for fault in refused.value.faults] == ["spec.nodeSelector"]
+    assert refused.value.hint is not None
+    assert refused.value.hint.startswith("ask for labels that a node has, or for none")
+
+
 def test_a_lowered_quota_stops_nothing_and_starts_nothing_until_it_is_met_again() -> None:
     world = a_home(QuotaPolicy.QUEUE, Quota(jobs=3))
     for _ in range(4):

@@ -20,7 +20,7 @@ from windlass.control.leadership import LEADER_KEY
 from windlass.core.model.run import TAKEN_DOWN
 from windlass.core.world.records import KEPT, NUMBER_KEY, Table, store_key
 from windlass.core.world.spending import BUDGET_EXCEEDED, COST_EXCEEDED
-from windlass.observe import metrics, pools
+from windlass.observe import answered, metrics, pools
 from windlass.wire.identity import OidcIssuer
 from windlass.wire.job import JobDocument
 from windlass.wire.quantities import write_bytes, write_cpu, write_seconds
@@ -203,7 +203,7 @@ def _constants(source: str) -> set[str]:
 
 def test_every_metric_is_described() -> None:
     described = {code(row[0]) for row in rows(GUIDES / "operations.md", "metric")}
-    assert described == set(re.findall(r'"(windlass_\w+)"', _source(metrics) + _source(pools)))
+    assert described == set(re.findall(r'"(windlass_\w+)"', _source(answered) + _source(metrics) + _source(pools)))
 
 
 def _source(module: ModuleType) -> str:

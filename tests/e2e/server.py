@@ -85,6 +85,17 @@ class WindlassServer(ServerProcess):
         assert not check or said.code == 0, said
         return said
 
+    def begin(self, *arguments: str) -> "subprocess.Popen[str]":
+        """One that goes on while we look."""
+        return subprocess.Popen(
+            [str(_BIN / "windlass"), *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **self.variables(), "NO_COLOR": "1"},
+        )
+
 
 class Said:
     def __init__(self, code: int, out: str, err: str) -> None:

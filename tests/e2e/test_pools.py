@@ -44,6 +44,7 @@ def test_a_pool_goes_from_nothing_to_its_maximum_and_back_and_its_history_explai
         server.cli("apply", "-f", "-", input=jobs)
         wait_for(lambda: _running(server) == 6, 180, "three workers with two jobs each")
         assert _workers(server) == ["ready"] * 3
+        assert server.cli("pools", "show", "grow").out.count("ready, 2 running, 2 runs ever") == 3
         server.kill()
         server.start()
         wait_for(lambda: _workers(server) == ["ready"] * 3, 120, "the slices to come back")

@@ -1,12 +1,16 @@
 """Starting and ending: what `up` refuses with a reason, what `down` leaves and what it takes along."""
 
+import os
+import signal
 import socket
+import subprocess
 from pathlib import Path
 
 from tests.e2e.server import WindlassServer
 from tests.parts.busybox import IMAGE
 from tests.parts.dockerd import DockerEngine
 from tests.parts.waiting import wait_for
+from windlass.cli import exits
 
 
 def state(server: WindlassServer, job: str) -> str:
@@ -62,6 +66,56 @@ def test_down_ends_plain_processes() -> None:
         assert "nothing to do" in server.cli("down").out
 
 
+def test_who_follows_a_job_is_told_that_it_was_taken_down() -> None:
+    """Also of the one whose end is the last thing the server does."""
+    with WindlassServer() as server:
+        quick, slow = "echo up; sleep 600", "trap '' TERM; echo up; while :; do sleep 1; done"
+        followers = [
+            server.begin("run", *flags, "--cpu", "100m", "--name", name, "--", "sh", "-c", script)
+            for name, script, *flags in (("quick", quick), ("slow", slow), ("fed", slow, "-i"))
+        ]
+        for follower in followers:
+            assert follower.stdout is not None
+            assert follower.stdout.readline() == "up\n"
+        server.cli("down")
+        for name, follower in zip(("quick", "slow", "fed"), followers, strict=True):
+            _, err = follower.communicate(timeout=120)
+            assert f"{name} CANCELLED" in err
+            assert "TakenDown" in err
+            assert follower.returncode == exits.INTERRUPTED, err
+
+
+def test_who_stops_waiting_for_down_is_told_what_goes_on_and_each_run_is_counted_once() -> None:
+    with WindlassServer() as server:
+        server.cli(
+            "run", "--detach", "--name", "slow", "--", "sh", "-c", "trap '' TERM; echo up; while :; do sleep 1; done"
+        )
+        wait_for(lambda: "up" in server.cli("logs", "slow", check=False).out, 120, "its trap")
+        first = server.begin("down")
+        assert first.stdout is not None
+        assert "ending 1 run" in first.stdout.readline()
+        first.send_signal(signal.SIGINT)
+        said, _ = first.communicate(timeout=120)
+        assert "no longer waited for: the server goes on to end what runs" in said
+        assert first.returncode == exits.INTERRUPTED
+        assert "ended: 1 run\n" in server.cli("down").out
+        server.start()
+        assert not (server.data / "ending").exists(), "or the next Ctrl-C would end what runs"
+        wait_for(lambda: state(server, "slow") == "CANCELLED", 120, "its end on record")
+        assert server.cli("get", "job", "slow", "-o", "json").json()["status"]["reason"] == "TakenDown"
+
+
+def test_a_purge_that_nobody_agrees_to_says_that_it_removed_nothing() -> None:
+    with WindlassServer() as server:
+        server.stop()
+        unanswered = server.cli("down", "--purge", check=False, stdin=subprocess.DEVNULL)
+        assert unanswered.code == exits.USAGE
+        assert "nothing was removed: nobody answered; --yes answers for you" in unanswered.err
+        refused = server.cli("down", "--purge", check=False, input="n\n")
+        assert (refused.code, refused.out.splitlines()[-1][-19:]) == (1, "nothing was removed")
+        assert (server.data / "installation.json").exists()
+
+
 def test_a_port_that_is_taken_is_said_in_words() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -82,6 +136,23 @@ def test_a_port_that_is_taken_is_said_in_words() -> None:
             assert "cannot listen" in said.err
             assert "Traceback" not in said.err
             assert not other.exists(), "nothing was made, so nothing is left"
+
+
+def test_an_address_or_a_directory_that_cannot_be_had_is_said_with_what_can(tmp_path: Path) -> None:
+    with WindlassServer() as server:
+        (tmp_path / "file").write_text("")
+        said = server.cli("up", "--data-dir", str(tmp_path / "no"), "--host", "192.0.2.1", check=False)
+        assert "cannot listen on 192.0.2.1:8080" in said.err
+        assert "hint: this machine has no such address" in said.err
+        for path in (tmp_path / "file", tmp_path / "file" / "below"):
+            said = server.cli("up", "--data-dir", str(path), "--port", "0", check=False)
+            assert f"{path} cannot be the data directory" in said.err
+            assert "is a file: give --data-dir a directory" in said.err
+        assert (
+            f"{tmp_path / 'file'} is a file"
+            in server.cli("doctor", "--data-dir", str(tmp_path / "file"), check=False).out
+        )
+        assert [path.name for path in tmp_path.iterdir()] == ["file"], "and nothing was made"
 
 
 def test_a_second_server_on_the_same_directory_is_refused() -> None:
@@ -108,8 +179,21 @@ def test_the_doctor_sees_a_healthy_server_and_a_missing_engine() -> None:
     with WindlassServer() as server:
         said = server.cli("doctor", "--docker-host", "unix:///nonexistent.sock", check=False)
         assert said.code == 0
-        assert f"pid {server.pid}" in said.out
+        assert f"running (pid {server.pid}; it decides interpreted)" in said.out
         assert "no engine answers" in said.out
+
+
+def test_the_doctor_sees_that_a_server_hangs_and_says_what_to_do() -> None:
+    with WindlassServer() as server:
+        pid = server.pid
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            said = server.cli("doctor", "--docker-host", "unix:///nonexistent.sock", check=False)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert said.code == 1
+        assert f"running (pid {pid}), but it does not answer" in said.out
+        assert f"kill -9 {pid}" in said.out
 
 
 def test_up_does_not_fall_back_to_processes_where_an_engine_was_used(docker_engine: DockerEngine) -> None:

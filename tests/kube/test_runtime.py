@@ -3,16 +3,19 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import anyio
 import pytest
 
 from tests.contracts import runtime_suite as suite
+from tests.contracts.runtime_acts import DEADLINE_SECONDS, all_said, started
+from tests.contracts.runtime_behaviours import Copy, Exit, Say
 from tests.contracts.runtime_suite import Harness, RealClock, Step, Trait, as_shell
 from tests.kube.lab import Lab
 from tests.kube.operator import Operator
 from tests.parts import busybox
 from windlass.adapters.runtime.kubernetes import KubernetesRuntime
 from windlass.client.kube.api import KubeApi, read_config
-from windlass.ports.runtime import Runtime
+from windlass.ports.runtime import Runtime, Stream
 
 INSTALLATION, NODE = "contract", "cluster"
 
@@ -69,6 +72,16 @@ class TestTellingParts(_OnCluster):
     test_resumed = suite.Logs.test_resuming_anywhere_gives_exactly_the_rest
     test_files = suite.Volumes.test_files_come_back_byte_for_byte
     test_volume_in_use = suite.Volumes.test_a_volume_goes_when_nothing_uses_it
+
+    async def test_input_without_a_terminal_is_passed_on_and_ends(self, harness: Harness) -> None:
+        assignment = await started(harness, "pipe", Copy(), Say(b"oh\n", Stream.STDERR), Exit(6), wants_input=True)
+        with anyio.fail_after(DEADLINE_SECONDS):
+            async with harness.runtime.attach(assignment.run) as terminal:
+                await terminal.send(b"hello there\n")
+                await terminal.close_input()
+                said = await all_said(terminal)
+            ended = await harness.runtime.wait(assignment.run)
+        assert (said[Stream.STDOUT], ended.exit_code) == (b"hello there\n", 6), "once, and not echoed"
 
 
 @pytest.mark.anyio

@@ -99,7 +99,7 @@ def test_nobody_runs_anything_there_without_the_server(lab: Lab, server: Cluster
 
 def test_who_withdraws_it_there_cancels_it_here_and_the_other_way_round(lab: Lab, server: ClusterServer) -> None:
     server.cli("tenants", "quota", "local", "--jobs", "1", "--policy", "queue")
-    lab.shell("first", UNTIL_TOLD, graceSeconds=0)
+    lab.shell("first", UNTIL_TOLD, graceSeconds=0, stdin=True)
     lab.wait_status("first", phase="Running")
     name = jobs(server)["first"]["metadata"]["name"]
     there = ("-n", lab.namespace)

@@ -97,7 +97,7 @@ def test_debug_is_a_real_terminal_from_its_size_to_its_exit_code(lab: Lab, perso
     person.types(ask.format(44, 101))
     person.reads("it fits")
     # Printed words are told from typed ones by the quotes in them.
-    person.types('echo wait""ing; sleep 3000\r')
+    person.types("sh -c 'echo wait\"\"ing; exec sleep 3000'\r")  # by itself, so that it is there to be ended
     person.reads("waiting")
     person.types("\x03")
     person.types('echo al""ive\r')

@@ -7,9 +7,9 @@ import anyio
 import pytest
 import yaml
 
-from windlass.client.kube.api import read_config
+from windlass.client.kube.api import PODS, KubeApi, read_config
 from windlass.client.kube.login import Login
-from windlass.core.errors import Invalid
+from windlass.core.errors import Invalid, Unavailable
 from windlass.operator.patience import connection
 
 pytestmark = pytest.mark.anyio
@@ -95,3 +95,32 @@ async def test_a_token_in_a_file_is_read_again_when_it_was_refused(tmp_path: Pat
 async def test_a_name_and_a_password_are_sent_as_such(tmp_path: Path) -> None:
     login = Login(read_config(kubeconfig(tmp_path, {"username": "a", "password": "b"})))
     assert await login.headers() == {"Authorization": "Basic YTpi"}
+
+
+PROXIES = {
+    "none is named": ({}, None),
+    "one is named": ({"https_proxy": "http://10.0.0.1:3128"}, "http://10.0.0.1:3128"),
+    "one is named, for others": ({"https_proxy": "http://10.0.0.1:3128", "no_proxy": "127.0.0.1"}, None),
+}
+
+
+@pytest.mark.parametrize(("environ", "proxy"), PROXIES.values(), ids=PROXIES.keys())
+async def test_a_proxy_of_the_environment_is_gone_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], proxy: str | None
+) -> None:
+    for name in ("https_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    assert Login(read_config(kubeconfig(tmp_path, {"token": "t"}))).proxy() == proxy
+
+
+async def test_a_netrc_that_names_the_server_takes_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is other programs' login: with ours beside it, aiohttp would send neither."""
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login a password b\n")
+    async with KubeApi(read_config(kubeconfig(tmp_path, {"token": "t"}))) as api:
+        with pytest.raises(Unavailable, match="does not answer"):  # nobody is there; it was asked
+            await api.get(PODS, "some", "default")

@@ -28,3 +28,16 @@ def test_a_lost_node_of_the_cluster_is_met_as_the_job_wishes(wish: str, seconds:
     assert (read.fault, read.on_lost_node) == ("", OnLostNode(wish))
     borne = run_pod("r-1", "uid", 1, submission, PodPolicy())["spec"]["tolerations"]
     assert {one["key"]: one.get("tolerationSeconds") for one in borne} == dict.fromkeys(NOT_READY, seconds)
+
+
+def test_input_of_a_run_ends_with_whoever_is_attached_unless_it_has_a_terminal() -> None:
+    def container(**wishes: bool) -> dict[str, object]:
+        asked = an_assignment("r-1", "cat", image="x/y:1", needs=SMALL, **wishes)
+        made = run_object(asked, Owner(installation="home", node="n"), Handed())
+        _, submission = read_wish(made, "")
+        (only,) = run_pod("r-1", "uid", 1, submission, PodPolicy())["spec"]["containers"]
+        return {key: only[key] for key in ("stdin", "stdinOnce", "tty") if key in only}
+
+    assert container() == {}
+    assert container(wants_input=True) == {"stdin": True, "stdinOnce": True}
+    assert container(wants_terminal=True) == {"stdin": True, "tty": True}

@@ -19,7 +19,7 @@ from tests.process.nodes import (
 )
 from windlass.core.errors import Conflict
 from windlass.core.model.ids import RunId
-from windlass.ports.runtime import Stream
+from windlass.ports.runtime import Stream, Terminal
 
 pytestmark = pytest.mark.anyio
 
@@ -146,3 +146,34 @@ async def test_debug_is_a_shell_in_the_volume(node: Node) -> None:
             assert await shell.exit_code() == 3
     assert str(node.volume).encode() in said
     assert b"the butler" in said
+
+
+async def test_output_waits_for_the_first_who_comes_and_none_of_it_is_lost(node: Node) -> None:
+    printed, stdout = 40_000_000, node.directory / "runs/r-1/stdout"
+    async with node.runtime() as runtime:
+        await launch(runtime, "r-1", "head", "-c", str(printed), "/dev/zero", wants_input=True)
+        await eventually(lambda: stdout.exists() and stdout.stat().st_size > 1 << 20)
+        assert stdout.stat().st_size < 4 << 20, "it waits"
+        async with runtime.attach(RunId("r-1")) as terminal:
+            assert len(await everything_from(terminal)) == printed
+            assert await terminal.exit_code() == 0
+
+
+async def test_input_that_is_not_read_waits_also_while_the_run_prints(node: Node) -> None:
+    """Each piece of output once let another 64 KiB of it in, without end."""
+    pieces, given = 600, 0
+
+    async def give(terminal: Terminal) -> None:
+        nonlocal given
+        while True:
+            await terminal.send(bytes(1 << 16))
+            given += 1 << 16
+
+    async with node.runtime() as runtime:
+        loop = f"i=0; while [ $i -lt {pieces} ]; do echo $i; i=$((i+1)); sleep 0.002; done"
+        await launch(runtime, "r-1", "sh", "-c", loop, wants_input=True)
+        async with runtime.attach(RunId("r-1")) as terminal, anyio.create_task_group() as tasks:
+            tasks.start_soon(give, terminal)
+            assert len((await everything_from(terminal)).splitlines()) == pieces
+            tasks.cancel_scope.cancel()
+    assert given < 8 << 20

@@ -1,6 +1,6 @@
 """Answers: msgspec writes the JSON, whatever the route; the revision goes along so that the client may send it back."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -13,25 +13,24 @@ from windlass.core.model.job import JobState
 from windlass.core.model.views import JobView
 from windlass.wire.render import job_manifest
 
-_JSON_HEADERS: Final = ((b"content-type", b"application/json"),)
+_JSON: Final = (b"content-type", b"application/json")
 _REVISION: Final = REVISION_HEADER.encode()
 
 
 def answer(
     data: Any, *, status: int = 200, revision: int | None = None, headers: Mapping[str, str] | None = None
 ) -> Response:
-    return raw_answer(msgspec.json.encode(data), status=status, revision=revision, headers=headers)
+    more = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in (headers or {}).items()]
+    return raw_answer(msgspec.json.encode(data), status=status, revision=revision, headers=more)
 
 
 def raw_answer(
-    body: bytes, *, status: int = 200, revision: int | None = None, headers: Mapping[str, str] | None = None
+    body: bytes, *, status: int = 200, revision: int | None = None, headers: Sequence[tuple[bytes, bytes]] = ()
 ) -> Response:
-    """A JSON body that is written already."""
-    raw = [*_JSON_HEADERS, (b"content-length", b"%d" % len(body))]
+    """A JSON body that is written already; `headers` as ASGI has them."""
+    raw = [_JSON, (b"content-length", b"%d" % len(body)), *headers]
     if revision is not None:
         raw.append((_REVISION, b"%d" % revision))
-    if headers:
-        raw += [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
     return RawResponse(body, status, raw)
 
 

@@ -102,7 +102,7 @@ def create_app(
     """`hosts` are the names this server goes by; empty takes any. `has_open_metrics` answers /metrics without a token: where only
     this machine can ask. `preset_image` is what the inference preset runs by default, `starts_with` what is left out of a quota."""
     limits = limits or ApiLimits()
-    metrics = ApiMetrics(registry if registry is not None else CollectorRegistry())
+    metrics = ApiMetrics(registry if registry is not None else CollectorRegistry(), version=version)
     app = _bare(version)
     app.context = Context(
         plane=plane,

@@ -26,18 +26,20 @@ IDLE_SECONDS_MAX: Final = 60
 """Between two chunks of an upload."""
 THREAD_FROM: Final = 64 * 1024
 """Bytes; parsing more than this would hold up the loop's heartbeats."""
-WHOLE: Final = "is_whole"
-"""Key in a request's state: the server has all of its body, so there is nothing to wait for, and no deadline to keep."""
+WHOLE: Final = "whole_body"
+"""Key in a request's state: all of its body, where the server had that before anyone asked; nothing to wait for."""
 _LENGTH_DIGITS_MAX: Final = 18
 
 
 async def read_body(request: Request, *, bytes_max: int) -> bytes:
     """All of it, or TooLarge as soon as that is known, or TooSlow."""
-    check_length(request, bytes_max)
     state = request.scope.setdefault("state", {})
-    if state.get(WHOLE):
-        raw = await _read_all(request, bytes_max)
+    raw: bytes | None = state.get(WHOLE)
+    if raw is not None:
+        if len(raw) > bytes_max:
+            raise _too_large(bytes_max)
     else:
+        check_length(request, bytes_max)
         try:
             async with asyncio.timeout(DOCUMENT_SECONDS_MAX):
                 raw = await _read_all(request, bytes_max)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection
+from functools import lru_cache
 from typing import Final
 
 import structlog
@@ -25,7 +26,8 @@ _REQUEST_ID: Final = REQUEST_ID_HEADER.encode()
 _REVISION: Final = REVISION_HEADER.encode()
 _STALE: Final = STALE_HEADER.encode()
 _HEADS: Final = ("http.response.start", WHOLE_ANSWER)
-_ALWAYS: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
+_NOSNIFF: Final = (b"x-content-type-options", b"nosniff")
+_NO_STORE: Final = (b"cache-control", b"no-store")
 
 _log = structlog.get_logger()
 
@@ -50,6 +52,7 @@ class Envelope:
         self._revision = revision
         self._crowd = crowd
         self._hosts = frozenset(host.lower() for host in hosts)
+        self._is_name_ours = lru_cache(maxsize=256)(self._is_ours)  # a client says the same with every request
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         before = acting.set(None)
@@ -102,21 +105,25 @@ class Envelope:
 
     def _stamp(self, headers: RawHeaders, scope: Scope) -> None:
         """What a route has set stays. Raw pairs, because this is done for every answer."""
-        given = {name for name, _ in headers}
-        headers.append((_REQUEST_ID, scope["state"]["request_id"].encode()))
-        for pair in _ALWAYS:
-            if pair[0] not in given:
-                headers.append(pair)
+        given, state = dict(headers), scope["state"]
+        headers.append((_REQUEST_ID, state["request_id"].encode()))
+        if _NOSNIFF[0] not in given:
+            headers.append(_NOSNIFF)
+        if _NO_STORE[0] not in given:
+            headers.append(_NO_STORE)
         if _REVISION not in given:
             headers.append((_REVISION, b"%d" % self._revision()))
-        if scope["state"].get("is_stale"):
+        if "is_stale" in state:
             headers.append((_STALE, b"true"))
 
     def _is_host_ours(self, scope: Scope) -> bool:
         if not self._hosts:
             return True
         names = [value for name, value in scope["headers"] if name == b"host"]
-        return len(names) == 1 and _without_port(names[0].decode("latin-1")).lower() in self._hosts
+        return len(names) == 1 and self._is_name_ours(names[0])
+
+    def _is_ours(self, name: bytes) -> bool:
+        return _without_port(name.decode("latin-1")).lower() in self._hosts
 
 
 class _Answer:

@@ -65,7 +65,7 @@ async def job_events(
     after = _resume_from(last_event_id, query.after)
     if query.follow:
         here.seats.check()
-        return EventStream(here, partial(_follow_job, here, view, after))
+        return EventStream(here, partial(_follow_job, here, view, after), for_an_end=True)
     events = await here.plane.read_model.events(_of_job(view, after))
     return answer({"items": [event_document(event, wall=here.plane.clock.wall) for event in events]})
 

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from windlass.api.answers import answer
 from windlass.api.context import Admin, Context, Here, Reader, admin_of
 from windlass.api.openapi import REFUSALS, refusals
+from windlass.core.compiled import IS_COMPILED
 from windlass.observe.metrics import CONTENT_TYPE
 from windlass.wire import schema
 from windlass.wire.render import node_document, timestamp
@@ -62,7 +63,7 @@ async def nodes(here: Here, caller: Reader) -> Response:
 async def version(here: Here, caller: Reader) -> Response:
     plane = here.plane
     runtime = {"runtime": plane.runtime_name, "runtimeKind": plane.runtime_kind}
-    return answer({"name": "windlass", "version": here.version, "api": "v1", **runtime})
+    return answer({"name": "windlass", "version": here.version, "api": "v1", **runtime, "compiled": IS_COMPILED})
 
 
 @router.get("/whoami", response_model=schema.WhoAmI)

@@ -35,7 +35,8 @@ _OFFSET_MASK: Final = (1 << _ATTEMPT_SHIFT) - 1
 _ID_DIGITS_MAX: Final = 18
 _DATA: Final = (
     "Of a `line`: `at`, `stream`, `text`; `partial` when the line goes on with the next piece; and, when the piece is not "
-    "UTF-8, its bytes as `base64`, `text` then being a readable approximation. Of the `end`: `state` and `exitCode`."
+    "UTF-8, its bytes as `base64`, `text` then being a readable approximation. Of the `end`: the job's `state`, `exitCode`, "
+    "`reason` and `message`."
 )
 _ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {
@@ -72,7 +73,7 @@ async def job_logs(
     reading.check()
     if _wants_text(request):
         return StreamingAnswer(here, reading.text, media_type="text/plain; charset=utf-8")
-    return EventStream(here, reading.events)
+    return EventStream(here, reading.events, for_an_end=query.follow)
 
 
 class _Reading:
@@ -110,7 +111,8 @@ class _Reading:
 
         await self._read(line)
         job = self._view.job
-        await emit(frame("end", {"state": job.state.value, "exitCode": job.exit_code}))
+        end = {"state": job.state.value, "exitCode": job.exit_code}
+        await emit(frame("end", end | {"reason": job.reason or None, "message": job.message or None}))
 
     async def text(self, emit: Emit) -> None:
         is_line_open = False

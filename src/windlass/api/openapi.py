@@ -135,14 +135,16 @@ def _complete(path: str, operation: dict[str, Any]) -> None:
             response["headers"]["Retry-After"] = {"schema": {"type": "string", "pattern": "^[0-9]+$"}}
 
 
+_KEY: Final[dict[str, Any]] = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "Same key and same body give the first answer again; same key and another body give 409.",
+    "schema": {"type": "string", "pattern": "^[!-~]{1,200}$"},
+}
+
+
 def _submit() -> dict[str, Any]:
-    key = {
-        "name": "Idempotency-Key",
-        "in": "header",
-        "required": False,
-        "description": "Same key and same body give the first answer again; same key and another body give 409.",
-        "schema": {"type": "string", "pattern": "^[!-~]{1,200}$"},
-    }
     created = {
         "description": "Accepted and durable.",
         "content": {"application/json": {"schema": {"$ref": REF.format(model="JobManifest")}}},
@@ -152,7 +154,7 @@ def _submit() -> dict[str, Any]:
         "tags": ["jobs"],
         "summary": "Submit Job",
         "operationId": "submit_job",
-        "parameters": [key],
+        "parameters": [_KEY],
         **manifest_body(),
         "responses": _responses(created),
     }
@@ -167,6 +169,7 @@ def _submit_bulk() -> dict[str, Any]:
         "tags": ["jobs"],
         "summary": "Submit many jobs, all or none",
         "operationId": "submit_bulk",
+        "parameters": [_KEY],
         **json_body(schema.BulkRequest),
         "responses": _responses(created),
     }

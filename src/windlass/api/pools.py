@@ -161,7 +161,8 @@ def _read(data: object, *, name: str = "") -> tuple[Pool, PriceBook | None]:
 
 def _manifest(here: Context, pool: Pool) -> dict[str, object]:
     pools, wall = here.plane.pools, here.plane.clock.wall
-    status = pooling.status_document(pools.nodes(pool.id), pools.workers(pool.id), lacks=pools.lacks(pool), wall=wall)
+    workers = [(worker, pools.running(worker)) for worker in pools.workers(pool.id)]
+    status = pooling.status_document(pools.nodes(pool.id), workers, lacks=pools.lacks(pool), wall=wall)
     return pool_manifest(pool, pools.prices(pool.id), status=status, created_at=wall(pool.created_at))
 
 

@@ -4,22 +4,37 @@ newcomer is told to come back."""
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import anyio
+
 from windlass.core.errors import OverLimit
 
 
 class Seats:
     def __init__(self, seats_max: int) -> None:
         self._free = seats_max
+        self._waiting = 0
+        self._left = anyio.Event()
 
     @contextmanager
-    def taken(self) -> Iterator[None]:
-        """For as long as the stream lives."""
+    def taken(self, *, for_an_end: bool = False) -> Iterator[None]:
+        """For as long as the stream lives; `for_an_end` by who waits to be told how a job ended."""
         self.check()
         self._free -= 1
+        self._waiting += for_an_end
         try:
             yield
         finally:
             self._free += 1
+            self._waiting -= for_an_end
+            self._left.set()
+
+    async def told(self) -> bool:
+        """Returns when nobody waits for an end any more: whether anybody did."""
+        has_waited = bool(self._waiting)
+        while self._waiting:
+            self._left = anyio.Event()
+            await self._left.wait()
+        return has_waited
 
     def check(self) -> None:
         """Before the answer has begun, while a refusal can still be said with a status."""

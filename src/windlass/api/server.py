@@ -1,6 +1,7 @@
 """Listening: uvicorn on uvloop and httptools, with bounds that it does not have by itself."""
 
 import asyncio
+import errno
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ import anyio
 import uvicorn
 from anyio.abc import TaskStatus
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from windlass.api.bodies import WHOLE
@@ -24,6 +26,8 @@ HEAD_SECONDS_MAX: Final = 20.0
 GRACE_SECONDS: Final = 3
 _WEBSOCKET_FRAME_MAX: Final = 1 << 20
 _BACKLOG: Final = 2048
+_PING_SECONDS: Final = 20.0
+"""Keeps the way open through what forgets a silent connection."""
 _KEEP_ALIVE_SECONDS: Final = 65
 _TOO_LARGE: Final = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
@@ -68,10 +72,19 @@ def listen(host: str, port: int) -> socket.socket:
         listener.listen(_BACKLOG)
     except OSError as exc:
         listener.close()
-        hint = "choose another --port, or see who has it: ss -ltnp" if port else None
-        raise Unavailable(f"cannot listen on {host}:{port}: {exc.strerror}", code="address", hint=hint) from exc
+        raise Unavailable(
+            f"cannot listen on {host}:{port}: {exc.strerror}", code="address", hint=_way_out(exc, port)
+        ) from exc
     listener.setblocking(False)
     return listener
+
+
+def _way_out(refusal: OSError, port: int) -> str | None:
+    if isinstance(refusal, socket.gaierror) or refusal.errno == errno.EADDRNOTAVAIL:
+        return "this machine has no such address: give --host one of its own (ip address), or 0.0.0.0 for all of them"
+    if refusal.errno == errno.EACCES:
+        return "ports below 1024 are for root: choose another --port"
+    return "choose another --port, or see who has it: ss -ltnp" if port else None
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):
@@ -81,6 +94,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     _is_in_head = True
     _patience: asyncio.TimerHandle | None = None
     _idle_since: float | None = None
+    _is_fresh = False
+    """The head has come with the data that is being read: nobody can have taken anything of the body yet."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(cast(asyncio.Transport, Outgoing(transport, self.loop)))
@@ -104,12 +119,15 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._head_bytes += len(name) + len(
-            value
-        )  # counted here and judged rarely: every header of every request passes
+        """As uvicorn's, and counted. Without a call of it: every header of every request passes here."""
+        size = len(name) + len(value)
+        self._head_bytes += size
         if self._head_bytes > HEAD_BYTES_MAX:
-            self._refuse_head(len(name) + len(value))
-        super().on_header(name, value)
+            self._refuse_head(size)
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         self._is_in_head = False
@@ -120,15 +138,18 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         if self.cycle is not before:
             self.cycle.__class__ = WholeCycle  # uvicorn names its own where it makes one; its task has not begun yet
             self.scope["extensions"] = OFFER
+            self._is_fresh = True
 
     def on_message_complete(self) -> None:
-        self.scope["state"][WHOLE] = True  # a body that came along with its head is whole before anyone asks for it
+        if self._is_fresh and len(self.cycle.body) <= HIGH_WATER_LIMIT:
+            self.scope["state"][WHOLE] = bytes(self.cycle.body)
         super().on_message_complete()
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
         super().data_received(data)
+        self._is_fresh = False
         # Most heads come whole: only one that has begun and is not yet there is waited for.
         if not self._is_in_head:
             self._stop_waiting()
@@ -219,7 +240,7 @@ def _config(app: ASGIApp) -> uvicorn.Config:
         timeout_graceful_shutdown=GRACE_SECONDS,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         ws_max_size=_WEBSOCKET_FRAME_MAX,
-        ws_ping_interval=20,
-        ws_ping_timeout=20,
+        ws_ping_interval=_PING_SECONDS,
+        ws_ping_timeout=None,  # an answer waits behind input that nobody takes: one that is slow is not gone; TCP tells those
         backlog=_BACKLOG,
     )

@@ -44,18 +44,25 @@ class StreamingAnswer(Response):
     """
 
     def __init__(
-        self, context: Context, source: Source, *, media_type: str, headers: Mapping[str, str] | None = None
+        self,
+        context: Context,
+        source: Source,
+        *,
+        media_type: str,
+        headers: Mapping[str, str] | None = None,
+        for_an_end: bool = False,
     ) -> None:
         super().__init__(media_type=media_type, headers=headers)
         del self.headers["content-length"]
         self._context = context
         self._source = source
+        self._for_an_end = for_an_end
         self._is_begun = False
         self._error: Exception | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         metrics = self._context.metrics
-        with self._context.seats.taken():
+        with self._context.seats.taken(for_an_end=self._for_an_end):
             metrics.stream_opened()
             try:
                 await self._stream(scope, receive, send)
@@ -111,8 +118,8 @@ class StreamingAnswer(Response):
 class EventStream(StreamingAnswer):
     """Server-sent events: begun at once, a comment in every silence, an error as the last event."""
 
-    def __init__(self, context: Context, source: Source) -> None:
-        super().__init__(context, source, media_type=MEDIA_TYPE)
+    def __init__(self, context: Context, source: Source, *, for_an_end: bool = False) -> None:
+        super().__init__(context, source, media_type=MEDIA_TYPE, for_an_end=for_an_end)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["state"][ENDLESS] = True

@@ -1,6 +1,7 @@
 """The hot doors: one job, or up to a thousand. Plain Starlette routes, with the same wire models as everything else."""
 
 import re
+from collections.abc import Sequence
 from functools import partial
 from hashlib import sha256
 from typing import Final
@@ -10,7 +11,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from windlass.api.answers import answer, raw_answer
+from windlass.api.answers import raw_answer
 from windlass.api.bodies import THREAD_FROM, document_type, read_body
 from windlass.api.context import Context, context_of, writer_of
 from windlass.core.errors import Invalid
@@ -33,16 +34,13 @@ async def submit_job(request: Request) -> Response:
     is_new = accepted.answer is None
     body = accepted.answer if accepted.answer is not None else render.body(accepted.job, accepted.spec)
     context.metrics.accepted(int(is_new))
-    return raw_answer(body, status=201, revision=accepted.revision, headers={"Location": job_address(accepted.job)})
+    location = (b"location", job_address(accepted.job).encode())
+    return raw_answer(body, status=201, revision=accepted.revision, headers=(location,))
 
 
 async def submit_bulk(request: Request) -> Response:
-    """All or nothing. Takes no idempotency key: a batch is retried by its names, which are unique."""
+    """All or nothing."""
     context, caller = context_of(request), await writer_of(request)
-    if IDEMPOTENCY_HEADER in request.headers:
-        raise Invalid(
-            "a batch takes no Idempotency-Key", code="idempotency-unsupported", hint="name the jobs: names are unique"
-        )
     document_type(request)
     limits = context.limits
     raw = await read_body(request, bytes_max=limits.bulk_bytes_max)
@@ -53,9 +51,15 @@ async def submit_bulk(request: Request) -> Response:
         limits=DocumentLimits(bytes_max=limits.bulk_bytes_max),
     )
     submissions = await anyio.to_thread.run_sync(read)
-    jobs, revision = await context.plane.intake.submit_many(caller.tenant, submissions)
-    context.metrics.accepted(len(jobs))
-    return answer({"items": [{"name": job.name, "uid": job.id} for job in jobs]}, status=201, revision=revision)
+    accepted = await context.plane.intake.submit_many(
+        caller.tenant, submissions, render=_names, idempotency=_idempotency(request, raw)
+    )
+    context.metrics.accepted(len(accepted.jobs))
+    return raw_answer(accepted.answer, status=201, revision=accepted.revision)
+
+
+def _names(jobs: Sequence[Job]) -> bytes:
+    return msgspec.json.encode({"items": [{"name": job.name, "uid": job.id} for job in jobs]})
 
 
 def job_address(job: Job) -> str:

@@ -12,6 +12,8 @@ import click
 from msgspec import Struct
 
 _MIN_FREE = 1 << 30
+_ANSWER_SECONDS = 5.0
+"""For a server that is busy, and does answer."""
 
 
 class Finding(Struct, frozen=True, kw_only=True):
@@ -65,10 +67,11 @@ def _python() -> Finding:
 
 def _data_dir(path: Path) -> Finding:
     nearest = next(parent for parent in (path, *path.parents) if parent.exists())
-    well = os.access(nearest, os.W_OK)
-    return Finding(
-        what="data directory", is_well=well, said=str(path), advice=f"{nearest} cannot be written; see --data-dir"
+    advice = (
+        f"{nearest} is a file; see --data-dir" if nearest.is_file() else f"{nearest} cannot be written; see --data-dir"
     )
+    well = os.access(nearest, os.W_OK) and not nearest.is_file()
+    return Finding(what="data directory", is_well=well, said=str(path), advice=advice)
 
 
 def _disk(path: Path) -> Finding:
@@ -84,7 +87,7 @@ def _disk(path: Path) -> Finding:
 
 def _server(settings: Any, pid: int | None) -> Finding:
     if pid is not None:
-        return Finding(what="server", is_well=True, said=f"running (pid {pid})")
+        return _running(settings.data_dir, pid)
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -95,6 +98,26 @@ def _server(settings: Any, pid: int | None) -> Finding:
                 what="port", is_well=False, said=f"{settings.host}:{settings.port}: {error.strerror}", advice=advice
             )
     return Finding(what="server", is_well=True, said=f"not running; {settings.host}:{settings.port} is free")
+
+
+def _running(data_dir: Path, pid: int) -> Finding:
+    """How it decides, by its own word: this process may be another build."""
+    from windlass.client.client import Client
+    from windlass.client.connection import find
+    from windlass.client.transport import Timeouts, Transport
+    from windlass.core.errors import WindlassError
+
+    try:
+        connection = find({"WINDLASS_DATA_DIR": str(data_dir)})
+        timeouts = Timeouts(connect_seconds=_ANSWER_SECONDS, answer_seconds=_ANSWER_SECONDS)
+        about = Client(connection, transport=Transport(connection, timeouts=timeouts)).version()
+    except WindlassError:
+        advice = (
+            f"begin anew: kill -9 {pid}, then windlass up; nothing that was accepted is lost, and what runs goes on"
+        )
+        return Finding(what="server", is_well=False, said=f"running (pid {pid}), but it does not answer", advice=advice)
+    how = "compiled" if about.get("compiled") else "interpreted"
+    return Finding(what="server", is_well=True, said=f"running (pid {pid}; it decides {how})")
 
 
 def _engine(settings: Any, used: tuple[str, ...]) -> tuple[str | None, Finding]:

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
     from windlass.boot.settings import Settings
     from windlass.ports.runtime import Observed, Runtime
 
+_INTERRUPTED = 130
 _STOP_SECONDS = 30
+_TELL_SECONDS = 3.0
 _LEAVING_TRIES = 50
 _LEAVING_SECONDS = 0.1
 _GRACE_MS = 10_000
@@ -44,14 +47,26 @@ def command(purge: bool, yes: bool, **flags: Any) -> None:
         click.echo(f"nothing to do: there is no installation in {settings.data_dir}")
         return
     if purge and not yes:
-        click.confirm(f"Remove everything in {settings.data_dir}, with all volumes?", abort=True)
+        _ask(f"Remove everything in {settings.data_dir}, with all volumes?")
     ended = _stop_server(installation)
     with installation.locked():
-        ended += anyio.run(_end_all, settings, installation, purge)
+        # What the server was still ending when it was told a second time was counted there already.
+        ended = max(ended, anyio.run(_end_all, settings, installation, purge))
         click.echo(f"ended: {_runs(ended)}" + (" and all volumes" if purge else ""))
         if purge:
             _remove_data(installation)
             click.echo(_what_went(installation.root))
+
+
+def _ask(question: str) -> None:
+    try:
+        is_agreed = click.confirm(question)
+    except click.Abort:
+        click.echo()
+        raise click.UsageError("nothing was removed: nobody answered; --yes answers for you") from None
+    if not is_agreed:
+        click.echo("nothing was removed")
+        raise click.exceptions.Exit(1)
 
 
 def _stop_server(installation: "Installation") -> int:
@@ -60,22 +75,72 @@ def _stop_server(installation: "Installation") -> int:
     if pid is None:
         click.echo("no server runs here")
         return 0
-    first = left = _running(installation)
+    runs = _running(installation)
     with installation.ending():
         os.kill(pid, signal.SIGTERM)
-        deadline = time.monotonic() + _STOP_SECONDS
-        while installation.server_pid() == pid:
-            if left:
-                click.echo(f"ending {_runs(left)}: each has its grace (Ctrl-C stops waiting for them)")
-            while (now := _running(installation)) == left and installation.server_pid() == pid:
-                if not left and time.monotonic() > deadline:
-                    raise click.ClickException(
-                        f"the server (pid {pid}) did not stop within {_STOP_SECONDS} s; end it by hand"
-                    )
-                time.sleep(_LEAVING_SECONDS)
-            left, deadline = now, time.monotonic() + _STOP_SECONDS
+        try:
+            _Leaving(installation, pid, runs).wait()
+        except KeyboardInterrupt:
+            click.echo(
+                "\nno longer waited for: the server goes on to end what runs, each with its grace, and then itself; "
+                "`windlass down` again ends them at once"
+            )
+            raise click.exceptions.Exit(_INTERRUPTED) from None
     click.echo(f"stopped the server (pid {pid})")
-    return first
+    return runs
+
+
+class _Leaving:
+    """What a server does before it goes, told as it changes: runs end, their logs are copied."""
+
+    def __init__(self, installation: "Installation", pid: int, runs: int) -> None:
+        self._installation = installation
+        self._pid = pid
+        self._runs = runs
+        self._copied = 0
+        self._told_at = self._moved_at = time.monotonic()
+
+    def wait(self) -> None:
+        self._tell_runs()
+        while self._installation.server_pid() == self._pid:
+            runs = _running(self._installation)
+            if runs != self._runs:
+                self._runs, self._moved_at = runs, time.monotonic()
+                self._tell_runs()
+            elif not runs:
+                self._look_at_logs(time.monotonic())
+            time.sleep(_LEAVING_SECONDS)
+
+    def _tell_runs(self) -> None:
+        if self._runs:
+            click.echo(f"ending {_runs(self._runs)}: each has its grace (Ctrl-C stops waiting for them)")
+
+    def _look_at_logs(self, now: float) -> None:
+        """A long log takes its time; only a server that no longer writes any has come to a halt."""
+        copied = _bytes_of_logs(self._installation.logs)
+        if copied != self._copied:
+            self._copied, self._moved_at = copied, now
+        if now - self._moved_at > _STOP_SECONDS:
+            raise click.ClickException(
+                f"the server (pid {self._pid}) did not stop within {_STOP_SECONDS} s; end it by hand"
+            )
+        if now - self._told_at > _TELL_SECONDS:
+            self._told_at = now
+            click.echo(f"what they printed is being copied: {copied >> 20} MiB of logs by now")
+
+
+def _bytes_of_logs(directory: Path) -> int:
+    """Of those that are not complete."""
+    sizes: dict[str, int] = {}
+    complete = set()
+    with suppress(FileNotFoundError):  # also of one that goes while we look
+        for entry in os.scandir(directory):
+            run, _, kind = entry.name.partition(".")
+            if kind == "sealed":
+                complete.add(run)
+            else:
+                sizes[run] = sizes.get(run, 0) + entry.stat().st_size
+    return sum(size for run, size in sizes.items() if run not in complete)
 
 
 def _running(installation: "Installation") -> int:

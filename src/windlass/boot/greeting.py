@@ -12,13 +12,15 @@ from windlass import __version__
 from windlass.adapters.runtime.docker.finding import Found
 from windlass.boot.installation import Installation
 from windlass.client.connection import default_data_dir
+from windlass.core.compiled import IS_COMPILED
 from windlass.ports.runtime import Machine
 
 _GIB = 1 << 30
 
 
 def greet(url: str, machine: Machine, installation: Installation, found: Found | None, *, held_ms: int = 0) -> None:
-    say(click.style(f"Windlass {__version__} is up.", bold=True))
+    compiled = " It decides compiled." if IS_COMPILED else ""
+    say(click.style(f"Windlass {__version__} is up.{compiled}", bold=True))
     say("")
     rows = {
         "address": url,

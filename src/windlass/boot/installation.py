@@ -12,7 +12,7 @@ from typing import TypeVar
 from msgspec import DecodeError, Struct, json
 
 from windlass.client.connection import CONTEXT_FILE, Context
-from windlass.core.errors import Conflict, Invalid
+from windlass.core.errors import Conflict, Invalid, Unavailable
 from windlass.core.model.ids import NodeId
 
 T = TypeVar("T")
@@ -38,7 +38,6 @@ class Installation:
         self.clock = root / "clock.json"
         self.token = root / "token"
         self.context = root / CONTEXT_FILE
-        self.server_log = root / "server.log"
         self._engines = root / "engines.json"
         self._identity = root / "installation.json"
         self._lock = root / "lock"
@@ -50,7 +49,7 @@ class Installation:
 
     def identity(self, make_id: str) -> Identity:
         """Ours, made with `make_id` the first time."""
-        self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._make_root()
         if not self._identity.exists():
             made = Identity(installation=make_id, node=NodeId(_host_label()))
             write_private(self._identity, json.encode(made))
@@ -59,7 +58,7 @@ class Installation:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """One server per data directory. The lock goes with the process, however it ends."""
-        self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._make_root()
         fd = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             try:
@@ -76,11 +75,27 @@ class Installation:
         finally:
             os.close(fd)
 
+    def _make_root(self) -> None:
+        try:
+            self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as exc:
+            is_file = isinstance(exc, FileExistsError | NotADirectoryError)
+            hint = (
+                "it, or what it is to lie in, is a file: give --data-dir a directory, or one to be made"
+                if is_file
+                else None
+            )
+            raise Unavailable(
+                f"{self.root} cannot be the data directory: {exc.strerror}",
+                code="data-dir",
+                hint=hint or "give --data-dir a directory that this user may write to",
+            ) from exc
+
     def server_pid(self) -> int | None:
         """Of the server that holds the lock; None when nobody does."""
         try:
             fd = os.open(self._lock, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -122,7 +137,6 @@ class Installation:
             self.clock,
             self.token,
             self.context,
-            self.server_log,
             self._engines,
             self._identity,
             self._lock,
@@ -131,12 +145,17 @@ class Installation:
 
     @contextmanager
     def ending(self) -> Iterator[None]:
-        """While this is noted, a server that is told to stop ends its runs first."""
+        """While this is noted, a server that is told to stop ends its runs first.
+
+        Whoever breaks off leaves it: the server may not have looked yet, and would let go on what it was told to end. The next
+        server clears it.
+        """
         self._ending.touch(mode=0o600)
-        try:
-            yield
-        finally:
-            self._ending.unlink(missing_ok=True)
+        yield
+        self.clear_ending()
+
+    def clear_ending(self) -> None:
+        self._ending.unlink(missing_ok=True)
 
     @property
     def is_ending(self) -> bool:

@@ -37,9 +37,9 @@ from windlass.core.model.ids import LOCAL_TENANT, Millis, NodeId, PoolId
 from windlass.core.model.node import Node
 from windlass.core.model.pool import Pool
 from windlass.core.model.tenant import Tenant
-from windlass.core.world.ground import Ground
+from windlass.core.world.ground import SLICE, Ground
 from windlass.core.world.policy import Policy
-from windlass.core.world.pools import SLICE, create_pool
+from windlass.core.world.pools import create_pool
 from windlass.core.world.prices import follow_setting
 from windlass.core.world.workers import join_node
 from windlass.ports.fetcher import Fetcher

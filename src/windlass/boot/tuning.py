@@ -6,7 +6,7 @@ import sys
 from windlass.boot import pages
 
 _YOUNG_OBJECTS = 50_000
-_SWITCH_SECONDS = 0.001
+_SWITCH_SECONDS = 0.0002
 
 
 def tune() -> int:
@@ -14,7 +14,7 @@ def tune() -> int:
 
     What is there now stays for good, so the collector need not look at it again; and it looks less often, since almost all
     of what a request makes is freed by counting. Threads hand the interpreter over sooner than the default 5 ms: the store's
-    writer needs it for microseconds, and every answer waits for that writer.
+    writer needs it for microseconds, when a commit begins and once it is on disk, and every answer waits for that writer.
     """
     gc.collect()
     gc.freeze()

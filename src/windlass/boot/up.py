@@ -11,12 +11,18 @@ import click
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     import anyio
 
     from windlass.boot.installation import Installation
     from windlass.boot.local import Local
+
+
+_TELLING_SECONDS = 5.0
+"""For whoever follows what `windlass down` ended to hear of it,"""
+_ASKING_SECONDS = 0.5
+"""and then to ask how."""
 
 
 @click.command("up")
@@ -45,6 +51,7 @@ def command(config: Path | None, **flags: Any) -> None:
     logging.configure(settings.log_level)
     installation = Installation(settings.data_dir)
     with scribe.forked() as writer, _listening(settings, installation) as listener, installation.locked():
+        installation.clear_ending()
         try:
             anyio.run(_serve, settings, installation, writer, listener, backend_options={"use_uvloop": True})
         except BaseExceptionGroup as group:
@@ -75,7 +82,7 @@ async def _serve(settings: Any, installation: Any, scribe: Any, listener: "socke
 
     async with open_local(settings, installation, os.environ, scribe) as local, anyio.create_task_group() as tasks:
         app, token = await make_application(local, settings, installation)
-        tasks.start_soon(_stop_on_signal, tasks.cancel_scope, local, installation)
+        tasks.start_soon(_stop_on_signal, tasks.cancel_scope, partial(_end_runs, local, app), installation)
         tasks.start_soon(local.run)
         port: int = await tasks.start(partial(serve, app, host=settings.host, port=settings.port, listener=listener))
         url = f"http://{_shown(settings.host)}:{port}"
@@ -99,11 +106,18 @@ def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return group
 
 
-async def _stop_on_signal(scope: "anyio.CancelScope", local: "Local", installation: "Installation") -> None:
+async def _stop_on_signal(
+    scope: "anyio.CancelScope", end_runs: "Callable[[], Awaitable[None]]", installation: "Installation"
+) -> None:
     """At once, and what runs goes on without us; but `windlass down` has it ended first. Asked twice, at once in any case."""
     import anyio
 
     is_ending = False
+
+    async def end() -> None:
+        await end_runs()
+        scope.cancel()
+
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with anyio.create_task_group() as tasks:
             async for _ in signals:
@@ -111,13 +125,17 @@ async def _stop_on_signal(scope: "anyio.CancelScope", local: "Local", installati
                     scope.cancel()
                     return
                 is_ending = True
-                tasks.start_soon(_end_runs, scope, local)
+                tasks.start_soon(end)
 
 
-async def _end_runs(scope: "anyio.CancelScope", local: "Local") -> None:
+async def _end_runs(local: "Local", app: Any) -> None:
+    import anyio
+
     await local.plane.brain.take_down()
     await local.agent.at_rest()  # their logs are copied, their containers go
-    scope.cancel()
+    with anyio.move_on_after(_TELLING_SECONDS):  # who follows a job that waits still waits, and will find us gone
+        if await app.context.seats.told():
+            await anyio.sleep(_ASKING_SECONDS)
 
 
 def _shown(host: str) -> str:

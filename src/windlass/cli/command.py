@@ -1,7 +1,7 @@
 """What every verb shares: the connection's options, the client made from them, and words after `--` kept apart."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +23,17 @@ class Command(click.Command):
         _name_numbers(self.params)
         self.params.extend(connection_options(is_hidden=True))
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Everything that cannot be taken is told at once, not the first of it."""
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.BadParameter as first:
+            faults = list(_faults(self, ctx, given))
+            if len(faults) < 2:
+                raise
+            raise click.UsageError("\n  - ".join([f"{len(faults)} of these cannot be taken", *faults]), ctx) from first
+
 
 class CommandWithWords(Command):
     """`verb [options] ARGS… -- WORDS…`: what follows the dashes is somebody else's and is not looked at."""
@@ -42,6 +53,20 @@ class CommandWithWords(Command):
                 raise
             words = f"{exc.format_message().rstrip('.')}; if it belongs to the command, put `--` before the command"
             raise click.UsageError(words, ctx) from exc
+
+
+def _faults(command: click.Command, ctx: click.Context, args: list[str]) -> Iterator[str]:
+    """Each parameter judged alone, and each value of one that may be repeated."""
+    options, rest, _ = command.make_parser(ctx).parse_args(args=args)
+    for param in command.get_params(ctx):
+        name = param.name or ""
+        given = options.get(name)
+        for one in ([value] for value in given) if param.multiple and isinstance(given, list) else (given,):
+            try:
+                param.handle_parse_result(ctx, {**options, name: one} if name in options else options, list(rest))
+            except click.BadParameter as exc:
+                exc.ctx, exc.param = exc.ctx or ctx, exc.param or param
+                yield exc.format_message()
 
 
 def refuse_words(ctx: click.Context, kept: Sequence[str], words: Sequence[str]) -> None:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any, cast
 
 from windlass.cli import exits
 from windlass.cli.announce import Announcer
@@ -13,6 +14,7 @@ from windlass.cli.render.values import STATE_COLOUR, detail, is_over, name_of, r
 from windlass.client.client import BEGINNING, Client
 from windlass.client.documents import Manifest
 from windlass.core.errors import NotFound, WindlassError
+from windlass.core.model.run import TAKEN_DOWN
 
 
 def follow_to_end(client: Client, job: Manifest, *, is_quiet: bool = False) -> int:
@@ -23,21 +25,39 @@ def follow_to_end(client: Client, job: Manifest, *, is_quiet: bool = False) -> i
         interrupts = Interrupts(name, lambda: client.another().cancel(uid), asking=announcer.still)
         try:
             with interrupts.handled():
-                ended = _print_until_over(client, uid, announcer)
+                ended = _print_until_over(client, job, announcer, interrupts)
         except BrokenPipeError:
             announcer.hush()
-            _tell_left(client, uid, name)
+            tell_left(client, uid, name)
             raise
         except Detached:
             announcer.hush()
             note(f"detached; `windlass logs -f {name}` comes back to it")
             return exits.OK
-    if not is_quiet and (is_shown or exits.of_job(ended["status"].get("state", ""), 1) != exits.OK):
-        note(summary(ended, time.time()))
-    return exits.of_job(ended["status"].get("state", ""), ended["status"].get("exitCode"))
+    return tell_end(ended, is_quiet=is_quiet, is_shown=is_shown)
 
 
-def _tell_left(client: Client, uid: str, name: str) -> None:
+def tell_end(job: Manifest, *, is_quiet: bool, is_shown: bool = False) -> int:
+    """A bad end is said, a good one to people; the exit code is the job's."""
+    state, code = job["status"].get("state", ""), job["status"].get("exitCode")
+    if not is_quiet and (is_shown or exits.of_job(state, 1) != exits.OK):
+        note(summary(job, time.time()))
+    return exits.of_job(state, code)
+
+
+def until(client: Client, uid: str, states: frozenset[str] = frozenset()) -> Manifest:
+    """The job, when it is over, or in one of these states."""
+    job = client.job(uid)
+    if is_over(job) or job["status"].get("state") in states:
+        return job
+    for _ in client.follow_happenings(uid):
+        job = client.job(uid)
+        if is_over(job) or job["status"].get("state") in states:
+            break
+    return job
+
+
+def tell_left(client: Client, uid: str, name: str) -> None:
     """Whoever read our output has gone, as `head` does. The job has not."""
     with suppress(WindlassError):
         if not is_over(client.another().job(uid)):
@@ -64,11 +84,20 @@ def deletion_told() -> Iterator[None]:
         raise NotFound("the job was deleted by somebody else", code="deleted", hint="its output ends here") from exc
 
 
-def _print_until_over(client: Client, uid: str, announcer: Announcer) -> Manifest:
+def _print_until_over(client: Client, job: Manifest, announcer: Announcer, interrupts: Interrupts) -> Manifest:
     """The server's stream goes on over retries and ends with the job."""
-    writer = LogWriter()
+    uid, writer = job["metadata"]["uid"], LogWriter()
     with deletion_told():
-        for line in client.logs(uid, follow=True, after=BEGINNING):
+        lines = client.logs(uid, follow=True, after=BEGINNING)
+        for line in lines:
             announcer.hush()
             writer.write(line)
+            if interrupts.is_impatient:
+                lines.close()
+                note(f"the rest of what it printed is left out here; `windlass logs {name_of(job)}` has it")
+                return until(client, uid)
+        end = lines.end or {}
+        if end.get("reason") == TAKEN_DOWN:  # with the server: there is nobody to ask for more
+            job["status"] |= cast(Any, end)
+            return job
         return client.job(uid)

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import termios
+import time
 import tty
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -23,6 +24,10 @@ _ENDS = (b"", b"\x04")
 """Of the input: none to come, or Ctrl-D."""
 
 
+LAST_WORDS_SECONDS = 2.0
+"""After a cancel: whoever wants an end does not want to watch all that was printed before it, which may take minutes."""
+
+
 class Detached(Exception):
     """The user leaves, the job stays."""
 
@@ -36,12 +41,20 @@ class Interrupts:
         cancel: Callable[[], object],
         *,
         asking: Callable[[], AbstractContextManager[object]] = nullcontext,
+        can_ask: bool = True,
     ) -> None:
         """`asking` holds while the question stands: whatever draws on the terminal keeps still."""
+        self._can_ask = can_ask
         self._name = name
         self._cancel = cancel
         self._asking = asking
         self.was_cancelled = False
+        self._cancelled_at = 0.0
+
+    @property
+    def is_impatient(self) -> bool:
+        """The job was cancelled, and there was time for its last words."""
+        return self.was_cancelled and time.monotonic() - self._cancelled_at > LAST_WORDS_SECONDS
 
     @contextmanager
     def handled(self) -> Iterator[None]:
@@ -55,7 +68,7 @@ class Interrupts:
         if self.was_cancelled:
             raise KeyboardInterrupt  # asked a third time: leave at once
         with self._asking():
-            answer = self._ask() if sys.stdin.isatty() and sys.stderr.isatty() else CANCEL
+            answer = self._ask() if self._can_ask and sys.stdin.isatty() and sys.stderr.isatty() else CANCEL
         if answer == DETACH:
             raise Detached
         if answer == CANCEL:
@@ -75,7 +88,7 @@ class Interrupts:
             os.write(2, b"\n")
 
     def _do_cancel(self) -> None:
-        self.was_cancelled = True
+        self.was_cancelled, self._cancelled_at = True, time.monotonic()
         os.write(2, f"cancelling {self._name} …\n".encode())
         try:
             self._cancel()

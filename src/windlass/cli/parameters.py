@@ -75,11 +75,12 @@ class Money(click.ParamType[Any]):
                 param,
                 ctx,
             )
-        if int(matched[1]) > _UNITS_MOST:
-            self.fail(f"{_short(value)} is too much; expected at most {_UNITS_MOST}", param, ctx)
         amount = int(matched[1]) * _MICROS + int((matched[2] or "0").ljust(_DECIMALS, "0"))
+        if amount > _UNITS_MOST * _MICROS:
+            self.fail(f"{_short(value)} is too much; expected at most {_UNITS_MOST}", param, ctx)
         if self._is_some and not amount:
-            self.fail("expected more than 0: nothing runs for nothing; leave it out for no maximum", param, ctx)
+            without = "none takes it away" if self._or_none else "leave it out for no maximum"
+            self.fail(f"expected more than 0: nothing runs for nothing; {without}", param, ctx)
         return amount
 
 
@@ -98,7 +99,7 @@ class Pair(click.ParamType[tuple[str, str]]):
         if not equals and self._from_environment and key in os.environ:
             return key, os.environ[key]
         if not key or not equals:
-            why = "is not set here" if key and self._from_environment else "has no value"
+            why = "has no key" if not key else "is not set here" if self._from_environment else "has no value"
             self.fail(f"{value!r} {why}; expected KEY=VALUE", param, ctx)
         return key, text
 

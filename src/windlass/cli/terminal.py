@@ -1,6 +1,7 @@
 """Your terminal joined to one in a container: keys go there unread, bytes come back as they are, sizes follow the window.
 
-Ctrl-P Ctrl-Q leaves without ending anything, as people know it from Docker.
+Ctrl-P Ctrl-Q leaves without ending anything, as people know it from Docker. A job with input and no terminal is a part of a
+pipe: its input ends with ours, and its two streams stay two.
 """
 
 import os
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from windlass.cli import exits
 from windlass.cli.announce import Announcer
-from windlass.cli.follow import follow_to_end
+from windlass.cli.follow import follow_to_end, tell_end, tell_left, until
 from windlass.cli.interrupts import Detached, Interrupts
 from windlass.cli.output import can_redraw, note
 from windlass.cli.render.values import is_over, name_of
@@ -34,18 +35,32 @@ NOT_RUNNING = "not-running"
 STANDING = frozenset({"RUNNING"})
 
 
-def attach_when_running(client: Client, job: Manifest) -> int:
-    """Wait until there is something to attach to; a job that ended before is shown as its log."""
+def attach_when_running(client: Client, job: Manifest, *, is_quiet: bool = False) -> int:
+    """Wait until there is something to attach to; a job that takes no input, or ended before, is shown as its log."""
     uid = job["metadata"]["uid"]
+    if not _is_terminal(job) and not _takes_input(job):
+        if not is_over(job):
+            note(f"{name_of(job)} takes no input; what it prints follows")
+        return follow_to_end(client, job, is_quiet=is_quiet)
     with Announcer(client, uid, is_shown=can_redraw(err=True)) as announcer:
         cancel = Interrupts(name_of(job), lambda: client.another().cancel(uid), asking=announcer.still)
         try:
             with cancel.handled():
-                job = _until_running(client, uid)
+                job = until(client, uid, STANDING)
         except Detached:
             announcer.hush()
             return _leave(job)
-    return follow_to_end(client, job) if is_over(job) else _attach(client, job)
+    if is_over(job):
+        return follow_to_end(client, job, is_quiet=is_quiet)
+    return _attach(client, job) if _is_terminal(job) else _pipe(client, job, is_quiet=is_quiet)
+
+
+def _is_terminal(job: Manifest) -> bool:
+    return bool(job["spec"].get("terminal"))
+
+
+def _takes_input(job: Manifest) -> bool:
+    return bool(job["spec"].get("stdin"))
 
 
 def converse(terminal: "Terminal", *, is_raw: bool, has_input: bool = True) -> int | None:
@@ -96,6 +111,28 @@ def _attach(client: Client, job: Manifest) -> int:
     return _leave(job) if code is None else code
 
 
+def _pipe(client: Client, job: Manifest, *, is_quiet: bool) -> int:
+    """Ctrl-C cancels without a question: the answer could not be told from the input."""
+    name, uid, terminal = name_of(job), job["metadata"]["uid"], None
+    interrupts = Interrupts(name, lambda: client.another().cancel(uid), can_ask=False)
+    try:
+        with client.attach(uid) as terminal, interrupts.handled():
+            code = converse(terminal, is_raw=False)
+    except BrokenPipeError:
+        tell_left(client, uid, name)
+        raise
+    except Conflict as exc:
+        return _after_its_end(client, uid, exc, is_shown=terminal is not None and terminal.has_spoken)
+    except Unavailable as exc:
+        exc.hint = f"the job's input has ended here; `windlass logs -f {name}` shows how it goes on"
+        raise
+    if code is None:
+        return _leave(job)
+    if job["spec"].get("retries"):
+        return code
+    return tell_end(until(client, uid), is_quiet=is_quiet)
+
+
 @contextmanager
 def _given_up_after_its_end(client: Client, uid: str, terminal: "Terminal") -> Iterator[None]:
     """A container that ended just before we came leaves a terminal that stays silent for ever, and tells nobody."""
@@ -129,17 +166,6 @@ def _after_its_end(client: Client, uid: str, refusal: Conflict, *, is_shown: boo
 def _leave(job: Manifest) -> int:
     note(f"left {name_of(job)} running; `windlass attach {name_of(job)}` comes back to it")
     return exits.OK
-
-
-def _until_running(client: Client, uid: str) -> Manifest:
-    job = client.job(uid)
-    if is_over(job) or job["status"].get("state") in STANDING:
-        return job
-    for _ in client.follow_happenings(uid):
-        job = client.job(uid)
-        if is_over(job) or job["status"].get("state") in STANDING:
-            break
-    return job
 
 
 def _stdin() -> int | None:

@@ -1,5 +1,6 @@
 """A terminal into a container over a WebSocket: attach, exec, debug. Imported only when one is opened."""
 
+import select
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -19,6 +20,9 @@ STDOUT, STDERR = 1, 2
 OPEN_SECONDS = 60
 """As long as any other answer may take: a busy server is no absent one."""
 FRAME_BYTES_MAX = 1 << 22
+PIECE_BYTES = 8 << 10
+"""Fits into what a socket has room for when it says that it can be written to."""
+LOOK_MS = 500
 
 
 class Output(Struct, frozen=True):
@@ -62,8 +66,12 @@ class Terminal:
                 raise Unavailable("the terminal's connection broke off", code="terminal-broken") from exc
 
     def send(self, data: bytes) -> None:
+        """Waits while the other side takes none. The connection's own lock is not held meanwhile: with it, output could not be
+        taken either, and where the other side waits for that, both would wait for ever."""
         with suppress(ConnectionClosed):
-            self._socket.send(data)
+            for start in range(0, len(data), PIECE_BYTES):
+                self._wait_for_room()
+                self._socket.send(data[start : start + PIECE_BYTES])
 
     def resize(self, rows: int, columns: int) -> None:
         self._say({"resize": [rows, columns]})
@@ -88,7 +96,16 @@ class Terminal:
 
     def _say(self, word: dict[str, object]) -> None:
         with suppress(ConnectionClosed):
+            self._wait_for_room()
             self._socket.send(msgspec.json.encode(word).decode())
+
+    def _wait_for_room(self) -> None:
+        """Or until it is closed, which sending will tell."""
+        raw, room = self._socket.socket, select.poll()
+        with suppress(ValueError, OSError):  # closed here
+            room.register(raw, select.POLLOUT)
+            while not room.poll(LOOK_MS) and raw.fileno() >= 0:
+                pass
 
 
 @contextmanager
@@ -110,6 +127,7 @@ def _opened(stack: ExitStack, connection: Connection, target: str) -> ClientConn
                 proxy=None,
                 compression=None,
                 open_timeout=OPEN_SECONDS,
+                ping_timeout=None,  # an answer waits behind output that nobody takes yet, in a pager for example
             )
         )
     except InvalidStatus as exc:

@@ -60,6 +60,7 @@ class Committer:
         self._waiting: list[tuple[int, int, asyncio.Future[int]]] = []
         """By number; the second breaks ties. Plain futures: one is made for every answer that waits for the disk."""
         self._waits = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = anyio.Event()
         self._listeners: list[Listener] = []
         self.taken_back: Callable[[], None] = lambda: None
@@ -83,7 +84,9 @@ class Committer:
         """Wait until decision `number` is on disk; answers the revision. Unavailable when it had to be taken back."""
         if number <= self._settled:
             return self._revision
-        durable: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()  # asking costs a system call, and every submit would ask
+        durable: asyncio.Future[int] = self._loop.create_future()
         self._waits += 1
         heappush(self._waiting, (number, self._waits, durable))
         self._wake.set()

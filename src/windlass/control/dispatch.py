@@ -18,7 +18,7 @@ from windlass.core.model.job import Job, JobState
 from windlass.core.model.run import Intent, Run
 from windlass.core.model.volume import Volume, doomed_on
 from windlass.core.world.entry import Entry
-from windlass.core.world.pools import SLICE
+from windlass.core.world.ground import SLICE
 from windlass.core.world.records import Table
 from windlass.core.world.world import World
 from windlass.ports.failpoints import Failpoints

@@ -1,6 +1,6 @@
 """What people ask for, on its way into the World: each verb decides, waits for the disk, and only then answers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import anyio
@@ -19,8 +19,8 @@ from windlass.core.model.volume import Volume, VolumeState
 from windlass.core.world import requests
 from windlass.core.world.expiry import is_expired
 from windlass.core.world.finish import doom, erase
-from windlass.core.world.records import Answer, Table, decode, store_key
-from windlass.core.world.submit import Render, find_replay, key_id, make_job, submit
+from windlass.core.world.records import Answer, Key, Table, decode, store_key
+from windlass.core.world.submit import Render, find_replay, key_id, make_job, remember, submit
 from windlass.ports.ids import Ids
 from windlass.ports.store import Store
 
@@ -32,6 +32,14 @@ class Accepted(Struct, frozen=True, kw_only=True):
     revision: int
     answer: bytes | None = None
     """The first answer, when this request repeats one that was accepted before."""
+
+
+class AcceptedMany(Struct, frozen=True, kw_only=True):
+    jobs: Sequence[Job] = ()
+    """None of a repeated request."""
+    revision: int
+    answer: bytes
+    """What was rendered: of a repeated request, for the first."""
 
 
 class Intake:
@@ -65,18 +73,32 @@ class Intake:
         await brain.failpoints.reach("submit.after_commit_before_ack")
         return Accepted(job=accepted, spec=spec, revision=revision)
 
-    async def submit_many(self, tenant: TenantId, submissions: Sequence[Submission]) -> tuple[Sequence[Job], int]:
-        """All or nothing: one decision for the lot."""
+    async def submit_many(
+        self,
+        tenant: TenantId,
+        submissions: Sequence[Submission],
+        *,
+        render: Callable[[Sequence[Job]], bytes] = lambda jobs: b"",
+        idempotency: Idempotency | None = None,
+    ) -> AcceptedMany:
+        """All or nothing: one decision for the lot. A repeated key answers with the bytes of the first answer."""
+        world = self._brain.world
+        if idempotency is not None and find_replay(world, tenant, idempotency) is not None:
+            answer, _, revision = await self._first_answer(tenant, idempotency)
+            return AcceptedMany(answer=answer, revision=revision)
         ids = [JobId(self._ids.uuid7()) for _ in submissions]
 
-        def verb(now: Millis) -> list[Job]:
-            world = self._brain.world
+        def verb(now: Millis) -> tuple[list[Job], bytes]:
             with world.decision(now):
-                return [
-                    submit(world, tenant, one, job=job, now=now)[0] for job, one in zip(ids, submissions, strict=True)
-                ]
+                asked = zip(ids, submissions, strict=True)
+                jobs = [submit(world, tenant, one, job=job, now=now)[0] for job, one in asked]
+                answer = render(jobs)
+                if idempotency is not None:
+                    remember(world, tenant, idempotency, ids[0], answer, now)
+                return jobs, answer
 
-        return await self._brain.decide(verb)
+        (jobs, answer), revision = await self._brain.decide(verb)
+        return AcceptedMany(jobs=jobs, answer=answer, revision=revision)
 
     async def cancel(self, tenant: TenantId, job: JobId) -> int:
         await self._check_alive(tenant, job)
@@ -147,10 +169,14 @@ class Intake:
     # — helpers —
 
     async def _replay(self, tenant: TenantId, submission: Submission, idempotency: Idempotency) -> Accepted:
-        """The first request may still be on its way to the disk: its retry waits for it, then reads what was answered.
+        """The job may have ended and been deleted since; the answer is the first one all the same, so `job` is as it was asked
+        for."""
+        answer, known, revision = await self._first_answer(tenant, idempotency)
+        asked = make_job(self._brain.world, tenant, submission, job=known.job, now=self._brain.clock.now())
+        return Accepted(job=asked, spec=submission.spec, revision=revision, answer=answer)
 
-        The job may have ended and been deleted since; the answer is the first one all the same, so `job` is as it was asked for.
-        """
+    async def _first_answer(self, tenant: TenantId, idempotency: Idempotency) -> tuple[bytes, Key, int]:
+        """The first request may still be on its way to the disk: its retry waits for it, then reads what was answered."""
         brain = self._brain
         revision = await brain.committer.durable(brain.world.number)
         known = find_replay(brain.world, tenant, idempotency)
@@ -160,8 +186,7 @@ class Intake:
                 "the first request with this key was not accepted", code="idempotency-gone", hint="send it again"
             )
         answer: Answer = decode(Table.ANSWERS, item.value)
-        asked = make_job(brain.world, tenant, submission, job=known.job, now=brain.clock.now())
-        return Accepted(job=asked, spec=submission.spec, revision=revision, answer=answer.body)
+        return answer.body, known, revision
 
     async def _check_alive(self, tenant: TenantId, job: JobId) -> None:
         """A job that is over is a Conflict with its end named; an unknown one is NotFound."""

@@ -12,6 +12,7 @@ from windlass.core.model.node import Node
 from windlass.core.model.pool import Pool, Worker
 from windlass.core.scaling import PoolFigures, ScalingStep, Seen
 from windlass.core.world import growth, pools, workers
+from windlass.core.world.ground import SLICE
 from windlass.core.world.world import World
 from windlass.ports.runtime import Machine
 
@@ -42,6 +43,11 @@ class Pools:
     def workers(self, pool: PoolId) -> list[Worker]:
         return sorted(self._world.tables.fleet.workers_of(pool), key=lambda worker: worker.id)
 
+    def running(self, worker: Worker) -> int:
+        """Runs that are on it now."""
+        slot = self._world.tables.places.slot(worker.id)
+        return 0 if slot is None else slot.runs
+
     def nodes(self, pool: PoolId) -> list[Node]:
         return sorted((one for one in self._world.tables.nodes.values() if one.pool == pool), key=lambda node: node.id)
 
@@ -53,7 +59,7 @@ class Pools:
 
     def lacks(self, pool: Pool) -> str:
         """What its workers do without on this machine, and why; nothing when they have all."""
-        if pool.provisioner != pools.SLICE or not self._machine.slices_lack:
+        if pool.provisioner != SLICE or not self._machine.slices_lack:
             return ""
         return f"its workers have no cgroup of their own, each run only its own limits: {self._machine.slices_lack}"
 

@@ -2,30 +2,30 @@
 
 from collections.abc import Mapping, Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
+from windlass.core.compiled import IS_COMPILED
 from windlass.core.scaling import PoolFigures
+from windlass.observe.answered import Answered
 from windlass.observe.pools import PoolMetrics
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 class ApiMetrics:
     """Rate, errors and latency by route. Labels have few values: a pool's name, but never a tenant, a job or an address."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, *, version: str = "") -> None:
         self._registry = registry
-        self._requests = Counter(
-            "windlass_api_requests_total", "Requests answered.", ("route", "method", "status"), registry=registry
-        )
-        self._seconds = Histogram(
-            "windlass_api_request_seconds",
-            "From the head of the request to the end of the answer.",
-            ("route", "method"),
-            buckets=_LATENCY_BUCKETS,
+        build = Gauge(
+            "windlass_build_info",
+            "1; its labels say what this server is.",
+            ("version", "compiled"),
             registry=registry,
         )
+        build.labels(version, str(IS_COMPILED).lower()).set(1)
+        self._answered = Answered()
+        registry.register(self._answered)
         self._streams = Gauge("windlass_api_streams_open", "Followers of logs and events.", registry=registry)
         self._accepted = Counter("windlass_jobs_accepted_total", "Jobs accepted.", registry=registry)
         self._jobs = Gauge("windlass_jobs", "Jobs by state.", ("state",), registry=registry)
@@ -40,17 +40,9 @@ class ApiMetrics:
         self._webhooks_seen: dict[str, int] = {}
         self._webhooks_owed = Gauge("windlass_webhooks_owed", "Ends of jobs still to be told.", registry=registry)
         self._pools = PoolMetrics(registry)
-        self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def request(self, route: str, method: str, status: int, seconds: float) -> None:
-        key = (route, method, status)
-        children = self._children.get(key)
-        if children is None:
-            # Looking a child up costs four times what counting in it does.
-            children = (self._requests.labels(route, method, str(status)), self._seconds.labels(route, method))
-            self._children[key] = children
-        children[0].inc()
-        children[1].observe(seconds)
+        self._answered.note(route, method, status, seconds)
 
     def accepted(self, count: int = 1) -> None:
         self._accepted.inc(count)

@@ -1,6 +1,6 @@
 """What the operator counts, for Prometheus."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -49,3 +49,7 @@ class OperatorMetrics:
         for status in (job.get("status", {}) for job in jobs):
             if status.get("phase") == "Pending":
                 self.pending.labels(status.get("reason", "")).inc()
+
+    def show_calls(self, calls: Mapping[tuple[str, str], int]) -> None:
+        for (method, resource), count in calls.items():
+            self.calls.labels(method, resource).set(count)

@@ -35,7 +35,7 @@ async def connection(config: SingleConfig) -> kopf.AiohttpSession:
     http = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=login.context(), limit=0),
         headers=headers,
-        trust_env=True,
+        proxy=login.proxy(),
         response_class=PatientAnswer,
     )
     return kopf.AiohttpSession(

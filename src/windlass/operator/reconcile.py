@@ -95,8 +95,6 @@ class Reconciler:
             if wake_at is not None:
                 self._queue.add(key, delay=max(0.05, (wake_at - self._wall()) / 1000))
         self._metrics.waiting.set(len(self._queue))
-        for (method, resource), count in self._api.calls.items():
-            self._metrics.calls.labels(method, resource).set(count)
 
     async def sweep_volumes(self) -> None:
         """Volumes that wait for a job that never came, or were left by one that is gone: each by its own date and UID."""

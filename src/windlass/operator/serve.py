@@ -59,7 +59,7 @@ async def serve(
             metrics=metrics,
         )
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_door, host, port, metrics, memory, ready)
+            tasks.start_soon(_door, host, port, metrics, memory, api, ready)
             await _compare(clock, api)
             relister = Relister(api, memory, settings.namespaces)
             tasks.start_soon(_safety_net, relister, reconciler, memory, queue, settings.resync_seconds)
@@ -103,7 +103,9 @@ async def _safety_net(
         await reconciler.sweep_volumes()
 
 
-async def _door(host: str, port: int, metrics: OperatorMetrics, memory: Memory, ready: asyncio.Event) -> None:
+async def _door(
+    host: str, port: int, metrics: OperatorMetrics, memory: Memory, api: KubeApi, ready: asyncio.Event
+) -> None:
     async def healthz(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
@@ -112,6 +114,7 @@ async def _door(host: str, port: int, metrics: OperatorMetrics, memory: Memory, 
 
     async def counted(_: web.Request) -> web.Response:
         metrics.show_pending(memory.jobs.all())
+        metrics.show_calls(api.calls)
         text = await anyio.to_thread.run_sync(generate_latest, metrics.registry)
         return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 

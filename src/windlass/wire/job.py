@@ -265,6 +265,7 @@ class JobSpecDocument(Strict):
     pids_limit: Annotated[int, Field(ge=1, le=1 << 20)] = 4096
     grace_seconds: Annotated[int, Field(ge=0, le=3600)] = 10
     terminal: bool = False
+    stdin: bool = False
     network: bool = True
     storage_class: Name | None = None
     pvc_size: VolumeSize = 1 << 30
@@ -364,6 +365,7 @@ def _core_spec(document: JobDocument, preset_image: str) -> JobSpec:
         needs=Resources(cpu_millis=spec.resources.cpu, memory_bytes=spec.resources.memory, gpus=gpus),
         pids_max=spec.pids_limit,
         wants_terminal=spec.terminal,
+        wants_input=spec.stdin,
         wants_network=spec.network,
         model=spec.model if is_preset else "",
         input_path=spec.input.path if is_preset else "",

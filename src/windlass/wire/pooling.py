@@ -27,6 +27,9 @@ class WorkerItem(Shape):
     state: Literal["asked", "ready", "ending"]
     since: str
     runs: int
+    """That it was ever given."""
+    running: int
+    """Of them, those that are on it now."""
     problem: str
 
 
@@ -91,7 +94,10 @@ class NodeStateShape(Shape):
     state: str
 
 
-def status_document(nodes: Iterable[Node], workers: Iterable[Worker], *, lacks: str = "", wall: Wall) -> dict[str, Any]:
+def status_document(
+    nodes: Iterable[Node], workers: Iterable[tuple[Worker, int]], *, lacks: str = "", wall: Wall
+) -> dict[str, Any]:
+    """A worker comes with how many runs are on it."""
     return {
         "nodes": sum(1 for _ in nodes),
         "workers": [
@@ -100,9 +106,10 @@ def status_document(nodes: Iterable[Node], workers: Iterable[Worker], *, lacks: 
                 "state": worker.state.value,
                 "since": timestamp(wall(worker.since)),
                 "runs": worker.runs,
+                "running": running,
                 "problem": worker.problem,
             }
-            for worker in workers
+            for worker, running in workers
         ],
         "lacks": lacks,
     }

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from windlass.core.fairness.deadlines import sla_state
 from windlass.core.model.hook import Hook, HookState
-from windlass.core.model.ids import Millis, run_id
+from windlass.core.model.ids import Millis, PoolId, run_id
 from windlass.core.model.job import Job, JobKind, JobSpec, JobState
 from windlass.core.model.resources import Resources
 from windlass.core.model.run import Run
@@ -64,14 +64,20 @@ def job_manifest(
         "apiVersion": API_VERSION,
         "kind": job.kind.value,
         "metadata": metadata,
-        "spec": spec_document(asked_for(job, spec)),
+        "spec": _spec(spec, job, pools=job.shape.pools, node_labels=job.shape.labels),
         "status": status,
     }
 
 
 def spec_document(asked: Submission) -> dict[str, Any]:
     """The spec as a person would have written it, defaults spelled out, what is empty left out."""
-    spec = asked.spec
+    return _spec(asked.spec, asked, pools=asked.pools, node_labels=asked.node_labels)
+
+
+def _spec(
+    spec: JobSpec, asked: Job | Submission, *, pools: tuple[PoolId, ...], node_labels: tuple[tuple[str, str], ...]
+) -> dict[str, Any]:
+    """A job has what it was asked for under the same names, but for `pools` and `node_labels`."""
     document: dict[str, Any] = {
         "resources": resources_document(spec.needs),
         "retries": asked.retries,
@@ -84,10 +90,17 @@ def spec_document(asked: Submission) -> dict[str, Any]:
         "collect": spec.collect,
         "pidsLimit": spec.pids_max,
         "terminal": spec.wants_terminal,
+        "stdin": spec.wants_input,
         "network": spec.wants_network,
         "pvcSize": write_bytes(spec.volume_size_bytes),
     }
-    _add_given(document, asked)
+    _add_given(document, spec)
+    if asked.on_lost_node:
+        document["onLostNode"] = asked.on_lost_node.value
+    if pools:
+        document["pool"] = pools[0]
+    if node_labels:
+        document["nodeSelector"] = dict(node_labels)
     if asked.timeout_ms is not None:
         document["timeoutSeconds"] = asked.timeout_ms // 1000
     if asked.expected_ms is not None:
@@ -103,9 +116,8 @@ def spec_document(asked: Submission) -> dict[str, Any]:
     return document
 
 
-def _add_given(document: dict[str, Any], asked: Submission) -> None:
+def _add_given(document: dict[str, Any], spec: JobSpec) -> None:
     """What has no default worth spelling out."""
-    spec = asked.spec
     if spec.image:
         document["image"] = spec.image
     if spec.command:
@@ -116,12 +128,6 @@ def _add_given(document: dict[str, Any], asked: Submission) -> None:
         document["secretFiles"] = {one.name: _reference(one) for one in spec.secret_files}
     if spec.workdir:
         document["workdir"] = spec.workdir
-    if asked.on_lost_node:
-        document["onLostNode"] = asked.on_lost_node.value
-    if asked.pools:
-        document["pool"] = asked.pools[0]
-    if asked.node_labels:
-        document["nodeSelector"] = dict(asked.node_labels)
     if spec.webhook:
         document["webhook"] = {"url": spec.webhook}
     if spec.storage_class:

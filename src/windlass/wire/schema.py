@@ -328,6 +328,8 @@ class Version(Shape):
     api: Literal["v1"]
     runtime: str
     runtime_kind: Literal["container", "process"]
+    compiled: bool
+    """Whether the part that decides is."""
 
 
 class WhoAmI(Shape):

@@ -3,6 +3,12 @@ time; and the figures of what it did, each by its definition.
 
 Written from the fair queue's README and nothing else of the product: no heap, no lanes, no records. Who is next is found by
 looking at everyone who waits.
+
+Of backfill it has the rule and no more. *Stuck* are those that no node has room for now; the first of them, by the order, is whom
+others must not delay. When somebody who comes after it would fit, it has a promise: the node of the promise there was, if
+whoever had that still waits, else the one where it could start soonest. A promise is looked at only then: while nobody would
+pass there is nothing to keep free, so it neither begins nor changes hands. What is left beside the promised start is found out
+anew each time; the moment an announced end has passed is one at which everybody is asked.
 """
 
 from dataclasses import dataclass, field
@@ -65,11 +71,12 @@ def serve(
     now = -1
     lead = _lead(nodes, [standing.weight for standing in tenants.values()])
     leads = (0, lead // 2, lead)
-    promise: tuple[int, int] | None = None
+    promise: tuple[int, int] | None = None  # to which wish, of which node
     coming = sorted(range(len(wishes)), key=lambda at: (wishes[at].at, at))
     while coming or running:
         moments = [wishes[coming[0]].at] if coming else []
         moments += [run.ends for run in running]
+        moments += [end for run in running if (end := _announced(wishes, run)) is not None and end > now]
         if has_deadlines:
             moments += [at for w in waiting for at in _urgent_from(wishes[w]) if at > now]
         now = min(moments)
@@ -82,9 +89,6 @@ def serve(
             _settle(tenants[wish.tenant], wish, run, virtual_now, waits, _others(tenants, wish.tenant))
         while coming and wishes[coming[0]].at == now:
             waiting.append(coming.pop(0))
-        blocked: set[tuple[int, int]] = set()
-        yielding: set[tuple[int, int]] = set()
-
         levels = {w: _level(wishes[w], now) if has_deadlines else 0 for w in waiting}
 
         def turn(w: int, levels: dict[int, int] = levels) -> tuple[int, int, int, int]:
@@ -92,54 +96,21 @@ def serve(
             tag = tenants[wish.tenant].finish - leads[level] if is_fair else 0
             return (tag, -level, wish.at + (wish.due or 0) if level else -wish.priority, w)
 
-        def first_of(shapes: set[tuple[int, int]]) -> int | None:
-            return min((w for w in waiting if (wishes[w].cores, wishes[w].gib) in shapes), key=turn, default=None)
-
         while True:
-            candidates = [w for w in waiting if (wishes[w].cores, wishes[w].gib) not in blocked | yielding]
-            first = first_of(blocked | yielding)
-            if not candidates:
-                if not yielding or first is None or (promise is not None and promise[0] == first):
+            stuck = {w for w in waiting if _fullest(free, wishes[w]) is None}
+            first = min(stuck, key=turn, default=None)
+            for chosen in sorted(set(waiting) - stuck, key=turn):
+                node = _fullest(free, wishes[chosen])
+                if is_backfilling and first is not None and turn(first) < turn(chosen):
+                    has = promise[1] if promise is not None and promise[0] in waiting else None
+                    offers = [_opening(wishes, first, at, free[at], running, now) for at in range(len(nodes))]
+                    promise = (first, min(offers)[-1] if has is None else has)
+                    node = _passing(free, wishes[chosen], offers[promise[1]])
+                if node is not None:
                     break
-                shape = (wishes[first].cores, wishes[first].gib)
-                if shape in yielding:
-                    yielding.discard(shape)
-                elif promise is None or promise[0] not in waiting:
-                    promise, yielding = None, set()
-                elif (wishes[promise[0]].cores, wishes[promise[0]].gib) == shape:
-                    promise = (first, promise[1])
-                else:
-                    promise, yielding = (first, promise[1]), set()
-                continue
-            chosen = min(candidates, key=turn)
+            else:
+                break
             wish = wishes[chosen]
-            node = _fullest(free, wish)
-            if node is None:
-                blocked.add((wish.cores, wish.gib))
-                continue
-            if is_backfilling and first is not None and turn(first) < turn(chosen):
-                shape = (wishes[first].cores, wishes[first].gib)
-                if shape in yielding:
-                    yielding.discard(shape)
-                    continue
-                if promise is not None and promise[0] != first:
-                    if promise[0] not in waiting:
-                        promise, yielding = None, set()
-                        continue
-                    had = (wishes[promise[0]].cores, wishes[promise[0]].gib)
-                    promise = (first, promise[1])
-                    if had != shape:
-                        yielding = set()
-                        continue
-                offers = [_opening(wishes, first, at, free[at], running, now) for at in range(len(nodes))]
-                if promise is None:
-                    promise = (first, min(offers)[-1])
-                _, _, spare_cores, spare_gib, _ = offers[promise[1]]
-                if node == promise[1] and (wish.cores > -spare_cores or wish.gib > -spare_gib):
-                    node = _fullest(free, wish, besides=promise[1])
-                    if node is None:
-                        yielding.add((wish.cores, wish.gib))
-                        continue
             waiting.remove(chosen)
             free[node][0] -= wish.cores
             free[node][1] -= wish.gib
@@ -176,9 +147,7 @@ def _opening(
 ) -> tuple[bool, int, int, int, int]:
     """When the node could take it by what its runs announced, and what is then left, most first: (unknown, start, cores, GiB)."""
     announced = [
-        (run.began + expected, run)
-        for run in running
-        if run.node == node and (expected := wishes[run.wish].expected) is not None and run.began + expected > now
+        (end, run) for run in running if run.node == node and (end := _announced(wishes, run)) is not None and end > now
     ]
     for at in sorted({at for at, _ in announced}):
         ended = [wishes[run.wish] for end, run in announced if end <= at]
@@ -186,6 +155,20 @@ def _opening(
         if wishes[first].cores <= cores and wishes[first].gib <= gib:
             return (False, at, wishes[first].cores - cores, wishes[first].gib - gib, node)
     return (True, 0, min(0, wishes[first].cores - free[0]), min(0, wishes[first].gib - free[1]), node)
+
+
+def _announced(wishes: list[Wish], run: Running) -> int | None:
+    expected = wishes[run.wish].expected
+    return run.began + expected if expected is not None else None
+
+
+def _passing(free: list[list[int]], wish: Wish, offer: tuple[bool, int, int, int, int]) -> int | None:
+    """Where it delays nobody: on the fullest node, unless that is the promised one and it needs more than is then left."""
+    _, _, spare_cores, spare_gib, promised = offer
+    node = _fullest(free, wish)
+    if node == promised and (wish.cores > -spare_cores or wish.gib > -spare_gib):
+        return _fullest(free, wish, besides=promised)
+    return node
 
 
 def _fullest(free: list[list[int]], wish: Wish, besides: int | None = None) -> int | None:

@@ -51,6 +51,28 @@ def test_the_reserve_is_named_by_the_burst_gate_and_asking_shuts_nobody_out() ->
     assert "cancel" in [one.does for one in found.advice]
 
 
+def test_a_node_that_is_too_small_is_not_said_to_be_in_use() -> None:
+    small, smaller = a_node("n1", cpu=2000, memory=64 * GIB), a_node("n2", cpu=1000, memory=64 * GIB)
+    world = a_world(small, smaller, a_node("n3", cpu=4000, memory=64 * GIB), tenants=(ACME,))
+    first, second = (submit(world, ACME, a_submission(cpu=4000), job=a_job_id(), now=NOW)[0] for _ in range(2))
+    assert [run.job for run in place(world, now=NOW)] == [first.id]
+    gate = holding(gates(world, second, NOW))
+    assert gate is not None
+    assert gate.says == "cpu too small (2 nodes, at most 2 of 4 cores); cpu in use (1 node)"
+    assert gate.numbers == (("taking", 0), ("cpu too small", 2), ("cpu in use", 1))
+
+
+def test_what_a_node_is_too_small_in_is_said_in_its_unit() -> None:
+    large = a_node("n2", cpu=4000, memory=16 * GIB, gpu_ids=("g0", "g1"))
+    world = a_world(a_node("n1", cpu=4000, memory=2 * GIB), large, tenants=(ACME,))
+    for gpus, says in ((0, "memory too small (1 node, 2 of 8 GiB)"), (2, "gpu too small (1 node, 0 of 2 GPUs)")):
+        asked = a_submission(cpu=1000, memory=8 * GIB, gpus=gpus)
+        job = submit(world, ACME, asked, job=a_job_id(), now=NOW)[0]
+        assert (
+            next(one for one in gates(world, job, NOW) if one.name is GateName.NODE).says == f"1 would take it; {says}"
+        )
+
+
 def test_a_session_that_is_used_up_does_not_open_when_it_ends() -> None:
     world = a_world(a_node(cpu=64_000, memory=64 * GIB), tenants=())
     world.set_tenant(Tenant(id=ACME, policy=QuotaPolicy.BURST, quota=Quota(jobs=2)), now=NOW)

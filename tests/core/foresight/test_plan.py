@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from tests.core.pool_home import GROW, a_growing_world, node_of
 from tests.core.quota_home import unrecorded
-from windlass.core.foresight.plan import plan
+from windlass.core.foresight.plan import Plan, plan
 from windlass.core.foresight.why import Estimate
 from windlass.core.model.facts import RunEnded, RunStarted
 from windlass.core.model.ids import JobId, Millis, NodeId, PoolId, TenantId
@@ -205,14 +205,7 @@ def test_in_a_hundred_random_worlds_the_plan_is_what_then_happens() -> None:
         driven = a_busy_world(chance)
         tenant = chance.choice(TENANTS)
         wishes = [wish(chance, number) for number in range(chance.randrange(1, 4))]
-        ids = [a_job_id() for _ in wishes]
-        before = picture(driven.world)
-        foreseen = plan(driven.world, tenant, wishes, ids=ids, now=driven.now, steps=10_000)
-        assert picture(driven.world) == before, f"seed {seed}: the look ahead left something behind"
-        assert foreseen.is_complete
-        in_turn = sorted(foreseen.items, key=lambda one: one.turn or 0)
-        planned = [(one.name, one.start.node, one.start.at) for one in in_turn if one.start is not None]
-        happened = _really(driven, tenant, wishes, ids)
+        foreseen, planned, happened = _planned_and_happened(driven, tenant, wishes, seed)
         assert planned == happened, f"seed {seed}: node, moment or order differ"
         later += any(not one.starts_now for one in foreseen.items)
         delays += bool(foreseen.delayed or foreseen.delayed_others)
@@ -225,23 +218,29 @@ def test_in_a_hundred_worlds_with_a_pool_that_grows_the_plan_is_what_then_happen
     for seed in WORLDS:
         chance = random.Random(seed)
         driven = a_world_that_grows(chance)
-        tenant = chance.choice(TENANTS)
+        tenant, nodes = chance.choice(TENANTS), set(driven.world.tables.nodes)
         wishes = [a_small_wish(chance, number) for number in range(chance.randrange(1, 4))]
-        ids = [a_job_id() for _ in wishes]
-        before, nodes = picture(driven.world), set(driven.world.tables.nodes)
-        foreseen = plan(driven.world, tenant, wishes, ids=ids, now=driven.now, steps=10_000)
-        assert picture(driven.world) == before, f"seed {seed}: the look ahead left something behind"
-        assert foreseen.is_complete
-        in_turn = sorted(foreseen.items, key=lambda one: one.turn or 0)
-        planned = [(one.name, one.start.node or one.growing, one.start.at) for one in in_turn if one.start is not None]
-        happened = [
-            (name, node if node in nodes else GROW, at) for name, node, at in _really(driven, tenant, wishes, ids)
-        ]
-        assert planned == happened, f"seed {seed}: node or pool, moment or order differ"
+        foreseen, planned, happened = _planned_and_happened(driven, tenant, wishes, seed)
+        in_pools = [(name, node if node in nodes else GROW, at) for name, node, at in happened]
+        assert planned == in_pools, f"seed {seed}: node or pool, moment or order differ"
         later += any(not one.starts_now for one in foreseen.items)
         grew += any(one.growing is not None for one in foreseen.items)
     assert later > 30, "too few worlds were busy for this to mean much"
     assert grew > 20
+
+
+def _planned_and_happened(
+    driven: Driven, tenant: TenantId, wishes: Sequence[Submission], seed: int
+) -> tuple[Plan, list[tuple[str, str | None, int]], list[tuple[str, str, int]]]:
+    """Each start in turn: its name, its node (planned: or the pool that grows one for it) and its moment."""
+    ids = [a_job_id() for _ in wishes]
+    before = picture(driven.world)
+    foreseen = plan(driven.world, tenant, wishes, ids=ids, now=driven.now, steps=10_000)
+    assert picture(driven.world) == before, f"seed {seed}: the look ahead left something behind"
+    assert foreseen.is_complete
+    in_turn = sorted(foreseen.items, key=lambda one: one.turn or 0)
+    planned = [(one.name, one.start.node or one.growing, one.start.at) for one in in_turn if one.start is not None]
+    return foreseen, planned, _really(driven, tenant, wishes, ids)
 
 
 def _really(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from click import UsageError
 from click.testing import CliRunner, Result
 
 from windlass.cli.app import build
@@ -17,11 +18,25 @@ from windlass.core.foresight.measures import Report, compare
 from windlass.core.foresight.variant import parse_variant
 
 VARIANTS = ("fifo", "wfq", "late=deadlines weight.tenant-01=2 quota.*.jobs=50 pool.pool-1=3 lose=1@10m+5m backfill=off")
+SHARED = str(Path(__file__).parents[3] / "examples/traces/shared.swf")
 VOID = {"meta", "line", "rect", "br"}
 
 
 def simulated(*words: str) -> Result:
     return CliRunner().invoke(build({}), ["simulate", *words], standalone_mode=False)
+
+
+@pytest.mark.parametrize("column", ["user", "group", "queue"])
+def test_who_pays_is_named_as_the_guide_says(column: str) -> None:
+    assert simulated(SHARED, "--variant", "fifo", "--tenant-by", column).exception is None
+
+
+@pytest.mark.parametrize("words", [("--load", "5"), ("--nodes", "7", "--seed", "4")], ids=" ".join)
+def test_what_is_for_making_a_trace_up_is_refused_of_one_that_is_there(words: tuple[str, ...]) -> None:
+    refusal = simulated(SHARED, *words).exception
+    assert isinstance(refusal, UsageError)
+    assert words[0] in refusal.message
+    assert "only with --generate" in refusal.message
 
 
 def a_report() -> Report:

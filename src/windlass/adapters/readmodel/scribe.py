@@ -33,6 +33,8 @@ _ANSWER_SECONDS: Final = 60
 """For an answer; one that stands still is as good as lost."""
 _END_SECONDS: Final = 10
 """For its end; what it was writing is whole or not there, and comes again from the store."""
+_NICE: Final = 5
+"""Where there is work for every core, what is accepted goes before what is listed of it."""
 
 
 class Open(Struct, frozen=True, tag=True):
@@ -156,6 +158,7 @@ def _stand_apart(channel: socket.socket) -> None:
     os.closerange(kept + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     with contextlib.suppress(OSError):
         Path("/proc/self/comm").write_text("windlass-scribe")
+    os.nice(_NICE)
     gc.freeze()
 
 

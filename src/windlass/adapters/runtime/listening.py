@@ -12,7 +12,7 @@ class Listening:
         self._exit_code = exit_code
 
     async def send(self, data: bytes) -> None:
-        raise Conflict("this run takes no input", code="no-terminal", hint="start it with a terminal: windlass run -it")
+        raise Conflict("this run takes no input", code="no-terminal", hint="start it with input: windlass run -i")
 
     async def close_input(self) -> None:
         return

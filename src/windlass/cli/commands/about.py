@@ -26,6 +26,7 @@ def version(ctx: click.Context, form: str) -> None:
     if isinstance(about["server"], dict):
         server = about["server"]
         more = f"API {server.get('api', '?')}, runs on {server.get('runtime', '?')}"
+        more += ", decides compiled" if server.get("compiled") else ""
         say(f"server  {server.get('version', '?')}  at {client.connection.url}  ({more})")
 
 

@@ -10,6 +10,7 @@ import click
 from windlass.cli.command import Command, client_of
 from windlass.cli.output import note, output_option, say, show_json, show_table
 from windlass.cli.render import tenants as render
+from windlass.cli.render.values import newest
 from windlass.client.client import Client
 
 _AGO: Final = re.compile(r"(\d{1,9})(s|m|h|d)", re.ASCII)
@@ -69,7 +70,7 @@ def audit(ctx: click.Context, /, limit: int, is_export: bool, follow: bool, form
     elif found:
         show_table(render.AUDIT, render.audit_rows(found), form)
         if len(found) == limit:
-            note(f"the newest {limit} are shown; --export has all")
+            note(f"{newest(limit)}; --export has all")
     else:
         note("nothing")
 

@@ -11,6 +11,7 @@ from windlass.cli.names import complete_job
 from windlass.cli.output import note, output_option, say, show_json, show_table, show_yaml
 from windlass.cli.render import lists
 from windlass.cli.render.fit import Columns
+from windlass.cli.render.values import newest
 from windlass.client.client import Client
 from windlass.client.documents import Manifest
 from windlass.core.errors import NotFound
@@ -107,7 +108,7 @@ def list_jobs(client: Client, filters: Filters, form: str, **query: Any) -> None
     found = list(client.jobs(limit=None if limit is None else limit + 1, **filters.query, **query))
     show_jobs(found[:limit], form)
     if limit is not None and len(found) > limit and form in {"table", "wide"}:
-        note(f"the newest {limit} are shown; --all shows every one")
+        note(f"{newest(limit)}; --all shows every one")
     if not found and form in {"table", "wide"}:
         note(
             "no jobs yet; `windlass run -- echo hello` makes one"

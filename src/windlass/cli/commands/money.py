@@ -101,7 +101,7 @@ def burst(ctx: click.Context, tenant: str, wants_open: bool, wants_end: bool, fo
 @click.argument("tenant")
 @click.option(
     "--per-month",
-    type=Money(or_none=True),
+    type=Money(or_none=True, is_some=True),
     metavar="AMOUNT|none",
     help="For a calendar month (UTC), such as 250; `none` takes it away.",
 )

@@ -42,9 +42,10 @@ Pairs = tuple[tuple[str, Any], ...]
 @click.option("--volume-ttl", type=Duration(), metavar="TIME", help="Keep the artifacts this long.  [default: 1h]")
 @click.option("-l", "--label", type=Pair(), multiple=True, help="A label to find it by.")
 @click.option("--pool", metavar="NAME", help="Only on nodes of this pool.")
+@click.option("--node-selector", type=Pair(), multiple=True, help="Only on nodes with this label; may be repeated.")
 @click.option("--webhook", metavar="URL", callback=not_empty, help="Tell this address when the job is over.")
 @click.option("-d", "--detach", is_flag=True, help="Print the name and return at once.")
-@click.option("-i", "--interactive", is_flag=True, help="Connect your keyboard.")
+@click.option("-i", "--interactive", is_flag=True, help="Give it your standard input.")
 @click.option("-t", "--tty", is_flag=True, help="Give it a terminal; -it for a shell.")
 @click.option("--rm", "remove", is_flag=True, help="Delete the job and its artifacts when it is over.")
 @click.option("-q", "--quiet", is_flag=True, help="Only the job's own output.")
@@ -56,14 +57,16 @@ def run(ctx: click.Context, /, words: tuple[str, ...], detach: bool, quiet: bool
       windlass run alpine -- echo hello
       windlass run --project-dir . --cpu 2 --memory 4Gi python:3.12 -- python train.py
       windlass run -it debian -- bash
+      cat data | windlass run -i alpine -- sort > sorted
       windlass run -- make test           (no image: where the server runs plain processes)
 
     Ctrl-C asks whether to cancel the job, leave it running, or keep watching.
     """
-    is_interactive = options.pop("interactive") or options.pop("tty")
-    options.pop("tty", None)
+    is_interactive = options["interactive"] or options["tty"]
     if is_interactive and detach:
-        raise click.UsageError("-it and --detach exclude each other", ctx)
+        raise click.UsageError("-i, -t and --detach exclude each other", ctx)
+    if options["interactive"] and not options["tty"] and options["retries"]:
+        raise click.UsageError("-i and --retries exclude each other: input can be given only once", ctx)
     if remove and detach:
         raise click.UsageError(
             "--rm and --detach exclude each other: nobody waits for the end; --volume-ttl 0s lets its artifacts go then",
@@ -71,7 +74,7 @@ def run(ctx: click.Context, /, words: tuple[str, ...], detach: bool, quiet: bool
         )
     image, command = _split(ctx, words)
     client = client_of(ctx)
-    document = _manifest(image, command, is_interactive=is_interactive, **options)
+    document = _manifest(image, command, **options)
     job = submit(client, document, options["project_dir"], is_quiet=quiet)
     if detach:
         say(name_of(job))
@@ -85,7 +88,7 @@ def _see_through(client: Client, job: Manifest, *, is_interactive: bool, is_quie
     if is_interactive:
         from windlass.cli.terminal import attach_when_running
 
-        code = attach_when_running(client, job)
+        code = attach_when_running(client, job, is_quiet=is_quiet)
     else:
         code = follow_to_end(client, job, is_quiet=is_quiet)
     sys.stdout.flush()
@@ -106,9 +109,7 @@ def _split(ctx: click.Context, words: tuple[str, ...]) -> tuple[str | None, tupl
     return (words[0] if words else None), after or ()
 
 
-def _manifest(
-    image: str | None, command: tuple[str, ...], *, is_interactive: bool, project_dir: Path | None, **given: Any
-) -> Document:
+def _manifest(image: str | None, command: tuple[str, ...], *, project_dir: Path | None, **given: Any) -> Document:
     spec = {
         "image": image,
         "command": list(command) or None,
@@ -124,8 +125,10 @@ def _manifest(
         "ttlSecondsAfterFinished": given["ttl"],
         "pvcTTLSecondsAfterFinished": given["volume_ttl"],
         "pool": given["pool"],
+        "nodeSelector": dict(given["node_selector"]) or None,
         "webhook": {"url": given["webhook"]} if given["webhook"] else None,
-        "terminal": True if is_interactive else None,
+        "terminal": given["tty"] or None,
+        "stdin": (given["interactive"] and not given["tty"]) or None,
     }
     needs = {"cpu": given["cpu"], "memory": given["memory"], "gpu": given["gpu"]}
     return manifest("Job", name=given["name"], labels=given["label"], spec=spec, needs=needs)

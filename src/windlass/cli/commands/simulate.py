@@ -2,8 +2,10 @@
 
 import gc
 from collections.abc import Sequence
+from typing import Final
 
 import click
+from click.core import ParameterSource
 from msgspec.structs import replace
 
 from windlass.cli.output import can_redraw, note, output_option, say, show_json, show_table, width
@@ -19,6 +21,7 @@ from windlass.core.foresight.variant import PLAIN, Variant, parse_variant
 
 _MAKING = Making()
 _JOBS_A_NODE = 1_500
+_OF_MAKING: Final = ("seed", "tenants", "pools", "nodes", "cores", "load")
 
 
 @click.command()
@@ -60,8 +63,8 @@ _JOBS_A_NODE = 1_500
 )
 @click.option(
     "--tenant-by",
-    type=click.Choice([*TenantBy]),
-    default=TenantBy.USER,
+    type=click.Choice([one.value for one in TenantBy]),
+    default=TenantBy.USER.value,
     show_default=True,
     help="The column of a Standard Workload Format that says who pays.",
 )
@@ -95,6 +98,8 @@ def simulate(
     """
     if (trace is None) == (jobs is None):
         raise click.UsageError("give either a TRACE or --generate JOBS")
+    if trace is not None:
+        _refuse_making()
     wanted = [parse_variant(text) for text in variants] or list(PLAIN)
     _check_names(wanted)
     making = Making(
@@ -119,6 +124,14 @@ def simulate(
         write_lines(page, [report_page(report)])
         note(f"written: {page}")
     _show(report, form)
+
+
+def _refuse_making() -> None:
+    """Of a trace that is there already nothing is made up: what somebody asked for there would be passed over in silence."""
+    given = click.get_current_context().get_parameter_source
+    named = [f"--{name}" for name in _OF_MAKING if given(name) is ParameterSource.COMMANDLINE]
+    if named:
+        raise click.UsageError(f"{', '.join(named)}: only with --generate; --pool gives a TRACE another cluster")
 
 
 def _enough(jobs: int, pools: int) -> int:

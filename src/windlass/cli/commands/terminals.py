@@ -16,7 +16,8 @@ SHELL = ("sh",)
 @job_argument()
 @click.pass_context
 def attach(ctx: click.Context, job: str) -> None:
-    """Connect to the terminal of a JOB started with `run -it`. Ctrl-P Ctrl-Q leaves it running."""
+    """Connect to a JOB started with `run -it` or `run -i`. Ctrl-P Ctrl-Q leaves a terminal running; a job that takes no input
+    is shown."""
     from windlass.cli.terminal import attach_when_running
 
     client = client_of(ctx)

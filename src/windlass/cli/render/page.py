@@ -35,6 +35,7 @@ RUNS = columns(
 EVENTS = columns(("AT", "WHAT", "NODE", "WHY"), ("NODE", 8), ("WHY", 20), "NODE", ("WHY", 12))
 _INDENT = "  "
 _OWN_ROW = {"image", "command", "resources", "env", "secretFiles", "suspend"}
+_MAX_COST = "maxCost"
 _USUAL: dict[str, Any] = {
     "retries": 0,
     "priority": 0,
@@ -45,6 +46,7 @@ _USUAL: dict[str, Any] = {
     "collect": False,
     "pidsLimit": 4096,
     "terminal": False,
+    "stdin": False,
     "network": True,
     "pvcSize": "1Gi",
     "onLostNode": "wait",
@@ -142,7 +144,7 @@ def _spec(spec: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     yield "Secret files", "\n".join(f"{name}: {_variable(value)}" for name, value in files)
     for key, value in spec.items():
         if key not in _OWN_ROW and value not in (None, "", {}, []) and _USUAL.get(key) != value:
-            yield key, _plain(value)
+            yield key, money(value) if key == _MAX_COST else _plain(value)
 
 
 def _runs(job: Manifest, now: float, pen: _Pen) -> list[str]:

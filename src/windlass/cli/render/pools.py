@@ -89,7 +89,7 @@ def pool_lines(pool: Document, metrics: Document, now: float) -> list[str]:
 def _worker(worker: Document) -> str:
     problem = f", {worker['problem']}" if worker["problem"] else ""
     runs = worker["runs"]
-    return f"{worker['state']}, {runs} run{'s' * (runs != 1)}{problem}"
+    return f"{worker['state']}, {worker['running']} running, {runs} run{'s' * (runs != 1)} ever{problem}"
 
 
 def _row(pool: Document, now: float) -> Row:

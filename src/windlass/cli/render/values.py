@@ -110,6 +110,10 @@ def money(micros: int | None) -> str:
     return "-" if micros is None else f"{micros / 1_000_000:.6f}".rstrip("0").rstrip(".")
 
 
+def newest(limit: int) -> str:
+    return "the newest one is shown" if limit == 1 else f"the newest {limit} are shown"
+
+
 def name_of(job: Manifest) -> str:
     return job["metadata"].get("name") or job["metadata"].get("uid", "-")
 

@@ -84,7 +84,7 @@ class KubeApi:
         # Every followed log is a connection of its own: a bound on them would hold up all other calls.
         connector = aiohttp.TCPConnector(ssl=self._login.context(), limit=0)
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
-        self._http = aiohttp.ClientSession(connector=connector, timeout=timeout, trust_env=True)
+        self._http = aiohttp.ClientSession(connector=connector, timeout=timeout, proxy=self._login.proxy())
         return self
 
     async def __aexit__(

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from ssl import SSLContext
 from typing import Any, Final
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import anyio
 from lightkube.config.client_adapter import verify_cluster
@@ -36,6 +38,12 @@ class Login:
             return verify_cluster(self._config.cluster, self._user, self._config.abs_file)
         except (ConfigError, OSError) as exc:
             raise Invalid(f"a certificate of the kubeconfig cannot be used: {exc}", code="kube-config") from exc
+
+    def proxy(self) -> str | None:
+        """By which the server is reached, if the environment names one. Asked for once: aiohttp, left to it, would look into
+        the environment and into ~/.netrc before every request."""
+        server = urlsplit(str(self._config.cluster.server))
+        return None if proxy_bypass(server.hostname or "") else getproxies().get(server.scheme)
 
     async def bearer(self, *, anew: bool = False) -> str:
         """The token, or none. `anew` when the last one was refused: a pod's is renewed in its file, a plugin's expires."""

@@ -64,4 +64,6 @@ def _hint(missing: tuple[str, ...]) -> str:
         return "there is no such GPU here: ask for none with --gpu 0 (resources.gpu: 0)"
     if "runtime" in missing:
         return "start the server with a container engine, or run without an image: windlass run -- CMD"
+    if not set(missing) <= _FIELDS.keys():
+        return "ask for labels that a node has, or for none; `windlass get nodes -o yaml` shows them"
     return "ask for less; `windlass get nodes` shows what the nodes have"

@@ -98,6 +98,10 @@ class Parked:
     def yielding(self) -> list[Band]:
         return list(self._yielding.values())
 
+    @property
+    def has_yielding(self) -> bool:
+        return bool(self._yielding)
+
     def hopeless(self) -> list[Band]:
         return list(self._hopeless.values())
 

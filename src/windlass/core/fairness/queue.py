@@ -239,6 +239,10 @@ class WaitingQueue:
     def yielding(self) -> list[Band]:
         return self._parked.yielding()
 
+    @property
+    def has_yielding(self) -> bool:
+        return self._parked.has_yielding
+
     def hopeless(self) -> list[Band]:
         return self._parked.hopeless()
 

@@ -10,20 +10,25 @@ from windlass.core.admission.burst import closed
 from windlass.core.admission.quota import excess, fits, money_spent, sentence, used_of
 from windlass.core.foresight.gate import Gate, GateName
 from windlass.core.foresight.growing import NO_COOLDOWN, growing_gates
-from windlass.core.model.amounts import cores, money, size
+from windlass.core.model.amounts import BYTES, MILLICORES, cores, money, size
+from windlass.core.model.amounts import spoken as in_one_unit
 from windlass.core.model.calendar import day_of, month_of
 from windlass.core.model.ids import Millis
 from windlass.core.model.job import Job
+from windlass.core.model.resources import Resources
 from windlass.core.model.spans import spoken
 from windlass.core.model.tenant import SHARE, QuotaPolicy, Tenant
-from windlass.core.placement.spot import Spot
+from windlass.core.placement.spot import IN_USE, Spot
 from windlass.core.world.gate import RESERVED, WORKERS_USED, nodes_allowed, session_of
+from windlass.core.world.verdict import Yields
 from windlass.core.world.world import World
 
 IMAGE_FAILED: Final = "ImagePull"
 """The reason of a run that never had its image."""
 _NO_TENANT: Final = "its tenant is no longer known: nothing of it is limited"
 
+
+_UNITS: Final = {"cpu": MILLICORES, "memory": BYTES, "gpu": "GPUs"}
 
 _UNNEEDED: Final = Gate(name=GateName.BURST, is_open=True, says="not needed")
 
@@ -156,11 +161,11 @@ def _burst(world: World, tenant: Tenant, job: Job, now: Millis) -> Gate:
 
 
 def _workers(world: World, job: Job) -> str:
-    """Its tenant is on as many nodes as it may be, and there is no room on those."""
+    """Its tenant is on as many nodes as it may be, and there is no room on those; whether there is elsewhere does not matter."""
     allowed = nodes_allowed(world, job.tenant)
     if allowed is None or isinstance(world.tables.places.pick(job.shape, among=allowed), Spot):
         return ""
-    return WORKERS_USED[0][0] if isinstance(world.tables.places.pick(job.shape), Spot) else ""
+    return WORKERS_USED[0][0]
 
 
 def _order(world: World, job: Job, *, is_open: bool) -> Gate:
@@ -176,10 +181,16 @@ def _order(world: World, job: Job, *, is_open: bool) -> Gate:
     )
     says = f"{waiting} of its tenant wait, {all_waiting} in all"
     if not is_open:
-        lane = tables.queue.lane_of(job)
-        kept = "; ".join(reason for reason, _ in lane.waiting) if lane is not None and lane.band.yields else ""
-        says = f"there is room and quota for it, but others go first{f' ({kept})' if kept else ''}: {says}"
+        kept = f" ({'; '.join(reason for reason, _ in Yields().reasons)})" if _makes_way(world, job) else ""
+        says = f"there is room and quota for it, but others go first{kept}: {says}"
     return Gate(name=GateName.ORDER, is_open=is_open, says=says, numbers=numbers)
+
+
+def _makes_way(world: World, job: Job) -> bool:
+    """For somebody who is first: all jobs of its shape do, or, where its tenant may be on no other node, all of its tenant."""
+    queue = world.tables.queue
+    lane = queue.lane_of(job)
+    return (lane is not None and lane.band.yields) or queue.held(job.tenant) == Yields().reasons
 
 
 def _room(world: World, job: Job, now: Millis) -> list[Gate]:
@@ -218,6 +229,7 @@ def _pool(world: World, job: Job) -> Gate:
 def _node(world: World, job: Job) -> Gate:
     """The filter of every node, clause by clause."""
     refused: Counter[str] = Counter()
+    largest: dict[str, int] = {}
     taking = 0
     for slot in world.tables.places:
         if world.tables.places.hides(job.shape, slot.node):
@@ -225,9 +237,27 @@ def _node(world: World, job: Job) -> Gate:
         reason = world.tables.places.refusal(job.shape, slot)
         if reason is None:
             taking += 1
-        else:
-            refused[reason] += 1
+            continue
+        short = job.shape.needs.lacks(slot.node.capacity) if reason.endswith(IN_USE) else ()
+        if short:  # also with nothing on it
+            reason = f"{short[0]} too small"
+            largest[reason] = max(largest.get(reason, 0), _amount(slot.node.capacity, short[0]))
+        refused[reason] += 1
     counts = sorted(refused.items(), key=lambda item: (-item[1], item[0]))
-    words = [f"{reason} ({count} node{'s' * (count != 1)})" for reason, count in counts]
+    words = [_clause(reason, count, job.shape.needs, largest.get(reason)) for reason, count in counts]
     says = "; ".join([f"{taking} would take it", *words] if taking else words) or "there is no node"
     return Gate(name=GateName.NODE, is_open=taking > 0, says=says, numbers=(("taking", taking), *counts))
+
+
+def _clause(reason: str, count: int, needs: Resources, largest: int | None) -> str:
+    """`largest`: what the nodes that are too small have at most."""
+    nodes = f"{count} node{'s' * (count != 1)}"
+    if largest is None:
+        return f"{reason} ({nodes})"
+    what = reason.split()[0]
+    (asked, has), unit = in_one_unit([_amount(needs, what), largest], _UNITS[what])
+    return f"{reason} ({nodes}, {'at most ' * (count != 1)}{has} of {asked} {unit})"
+
+
+def _amount(of: Resources, what: str) -> int:
+    return {"cpu": of.cpu_millis, "memory": of.memory_bytes, "gpu": of.gpus}[what]

@@ -155,6 +155,8 @@ class JobSpec(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     inputs: tuple[Input, ...] = ()
     wants_terminal: bool = False
     """`run -it`: stdin open, a pseudo-terminal."""
+    wants_input: bool = False
+    """`run -i`: stdin open and the streams apart. It ends with whoever gives it; a terminal has input anyway."""
     wants_network: bool = True
     model: str = ""
     input_path: str = ""

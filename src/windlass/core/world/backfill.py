@@ -35,16 +35,28 @@ def find_spot(
 
 def review_promise(world: World, now: Millis) -> None:
     """A run it counts on is late: the start it promised has moved, and who made way for it is asked again."""
-    promised = world.tables.reservation
-    if promised is not None and promised.holds_until is not None and promised.holds_until <= now:
-        for band in world.tables.queue.yielding():
-            world.tables.queue.unpark(band)
+    due = world.tables.promise_due()
+    if due is not None and due <= now:
+        world.tables.ask_who_made_way()
 
 
 def has_lapsed(world: World) -> bool:
-    """When nobody else is next: whether any of those that made way may go on now."""
-    first = world.tables.queue.blocked()
-    return first is not None and bool(world.tables.queue.yielding()) and not _keeps_promise(world, *first)
+    """When nobody else is next: whether any of those that made way is asked again, because another is first now.
+
+    The promise changes hands by their asking and not before: who has no room any more would not have passed anybody.
+    """
+    tables = world.tables
+    first = tables.queue.blocked() if tables.has_yielding else None
+    if first is None:
+        return False
+    (lane, job), promised = first, tables.reservation
+    if lane.band.yields:
+        tables.queue.unpark(lane.band)
+        return True
+    if promised is not None and promised.job == job.id:
+        return False
+    tables.ask_who_made_way()
+    return True
 
 
 def _keeps_promise(world: World, lane: Lane, job: Job) -> bool:

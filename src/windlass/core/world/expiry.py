@@ -9,6 +9,7 @@ from windlass.core.model.calendar import day_start
 from windlass.core.model.ids import JobId, Millis, RunId, TenantId, VolumeId
 from windlass.core.model.job import Job
 from windlass.core.model.volume import Volume, VolumeState
+from windlass.core.world.backfill import review_promise
 from windlass.core.world.bursts import burst_due
 from windlass.core.world.finish import doom
 from windlass.core.world.records import Table
@@ -21,6 +22,7 @@ from windlass.core.world.world import World
 def expire(world: World, *, now: Millis, limit: int = 1000) -> int:
     """Settle what is due, `limit` things at most; answers the number to wait for."""
     world.tables.now = max(world.tables.now, now)
+    review_promise(world, now)
     for _ in range(limit):
         due = world.tables.timers.pop_due(now)
         if due is None:

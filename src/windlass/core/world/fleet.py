@@ -33,9 +33,14 @@ class Fleet:
         return list(found.values()) if found is not None else []
 
     def reserved(self, provisioner: str, *, besides: PoolId | None = None) -> Resources:
-        """What the pools of that provisioner may come to together."""
+        """What the pools of that provisioner may come to together, or have come to already: a bound may be lowered below that."""
         mine = (pool for pool in self.pools.values() if pool.provisioner == provisioner and pool.id != besides)
-        return sum((pool.reach for pool in mine), NOTHING)
+        return sum((self._reach(pool) for pool in mine), NOTHING)
+
+    def _reach(self, pool: Pool) -> Resources:
+        if pool.scaling is None:
+            return NOTHING
+        return pool.scaling.worker * max(pool.scaling.workers_max, len(self._workers_of.get(pool.id, ())))
 
     def idle_since(self, worker: Worker) -> Millis:
         """Of one that is idle."""

@@ -61,19 +61,26 @@ def place(world: World, *, now: Millis, limit: int = 256) -> list[Run]:
             (tables.hold_for_room if start.is_for_room else tables.hold)(job.tenant, start.reasons, start.until)
             continue
         spot = find_spot(world, lane, job, now)
-        if isinstance(spot, Spot):
-            nodes = nodes_allowed(world, job.tenant)
-            if nodes is None or spot.node in nodes:
-                placed.append(_assign(world, lane, job, spot, start, now))
-            else:
-                run = _assign_among(world, lane, job, nodes, start, now)
-                placed += [run] if run is not None else []
-        elif isinstance(spot, Waiting):
-            is_hopeless = bool(tables.places.could_ever_fit(lane.shape))
-            tables.queue.park(lane.band, spot.reasons, scarce=spot.scarce, is_hopeless=is_hopeless)
-        elif isinstance(spot, Yields):
-            tables.queue.park(lane.band, spot.reasons, yields=True)
+        run = _settle(world, lane, job, spot, start, now) if spot is not None else None
+        if run is not None:
+            placed.append(run)
     return placed
+
+
+def _settle(world: World, lane: Lane, job: Job, spot: Spot | Waiting | Yields, start: Start, now: Millis) -> Run | None:
+    """What was found of the head of `lane`: it is placed, or waits."""
+    queue, nodes = world.tables.queue, nodes_allowed(world, job.tenant)
+    if nodes is not None and not (isinstance(spot, Spot) and spot.node in nodes):
+        # Its own bound and not the room is what holds it, also where there is no room: no pool grows for it.
+        return _assign_among(world, lane, job, nodes, start, now)
+    if isinstance(spot, Spot):
+        return _assign(world, lane, job, spot, start, now)
+    if isinstance(spot, Waiting):
+        is_hopeless = bool(world.tables.places.could_ever_fit(lane.shape))
+        queue.park(lane.band, spot.reasons, scarce=spot.scarce, is_hopeless=is_hopeless)
+    else:
+        queue.park(lane.band, spot.reasons, yields=True)
+    return None
 
 
 def _readmit(world: World, job: Job, now: Millis) -> None:
@@ -88,11 +95,14 @@ def _readmit(world: World, job: Job, now: Millis) -> None:
 def _assign_among(
     world: World, lane: Lane, job: Job, nodes: Collection[NodeId], start: Start, now: Millis
 ) -> Run | None:
-    """On the nodes its tenant is on already, because it may be on no more; None: there is no room on those."""
+    """On the nodes its tenant is on already, because it may be on no more; None: there is no room on those now."""
     spot = find_spot(world, lane, job, now, among=nodes)
     if isinstance(spot, Spot):
         return _assign(world, lane, job, spot, start, now)
-    world.tables.hold_for_room(job.tenant, WORKERS_USED, None)
+    if isinstance(spot, Yields):
+        world.tables.hold_for_promise(job.tenant, spot.reasons)
+    elif isinstance(spot, Waiting):
+        world.tables.hold_for_room(job.tenant, WORKERS_USED, None)
     return None
 
 

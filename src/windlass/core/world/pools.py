@@ -11,10 +11,11 @@ from windlass.core.model.ids import Millis, PoolId
 from windlass.core.model.money import PriceBook
 from windlass.core.model.pool import Pool
 from windlass.core.model.resources import Resources
+from windlass.core.world.ground import SLICE
 from windlass.core.world.records import PRICES_KEY, Table
+from windlass.core.world.workers import fit_ground
 from windlass.core.world.world import World
 
-SLICE = "slice"
 _EMPTY_FIRST = (
     "windlass pools pause {pool}, then windlass pools scale {pool} 0; it can go when its last worker has gone"
 )
@@ -55,7 +56,7 @@ def delete_pool(world: World, pool: PoolId, *, now: Millis) -> int:
         if pool in world.tables.fleet.growths:
             world.drop(Table.GROWTHS, pool)
         world.drop(Table.POOLS, pool)
-        _fit_ground(world, now)
+        fit_ground(world, now)
     return world.number
 
 
@@ -82,7 +83,7 @@ def _set(world: World, pool: Pool, prices: PriceBook | None, now: Millis) -> Poo
         if world.tables.fleet.pools.get(pool.id) != pool:
             world.put(Table.POOLS, pool.id, pool)
         _set_prices(world, pool.id, prices)
-        _fit_ground(world, now)
+        fit_ground(world, now)
     return pool
 
 
@@ -142,14 +143,6 @@ def _room_faults(world: World, pool: Pool) -> Iterator[Fault]:
             f"node {fleet.ground.node} would keep {_amount(what, left)}, and runs there hold {_amount(what, held)} now: "
             f"{_amount(what, over)} too many",
         )
-
-
-def _fit_ground(world: World, now: Millis) -> None:
-    """The machine's own node keeps what no slice may ever take, so that nothing is promised twice."""
-    ground = world.tables.fleet.ground
-    node = world.tables.nodes.get(ground.node) if ground is not None else None
-    if ground is not None and node is not None:
-        world.set_node(replace(node, capacity=ground.capacity - world.tables.fleet.reserved(SLICE)), now=now)
 
 
 def _below_nothing(room: Resources) -> Iterator[tuple[str, Resources]]:

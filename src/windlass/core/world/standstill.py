@@ -13,6 +13,7 @@ class Standstill(Struct, frozen=True, kw_only=True):
     has_other_nodes: bool
     has_other_pools: bool
     short_of_room: frozenset[TenantId]
+    makes_way: frozenset[TenantId]
     held_until: dict[TenantId, Millis]
     is_shut: bool
     promised: Reservation | None

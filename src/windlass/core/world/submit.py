@@ -50,7 +50,7 @@ def submit(
         world.put(JOBS, job, accepted)
         world.put(SPECS, job, spec)
         if idempotency is not None:
-            _remember(world, tenant, idempotency, accepted, spec, now, render)
+            remember(world, tenant, idempotency, job, render(accepted, spec) if render else b"", now)
     return accepted, spec
 
 
@@ -173,19 +173,12 @@ def _adopt_volume(world: World, job: Job, spec: JobSpec) -> tuple[Job, JobSpec]:
     return replace(job, volume=volume.id), replace(spec, inputs=(*volume.inputs, *spec.inputs))
 
 
-def _remember(
-    world: World,
-    tenant: TenantId,
-    idempotency: Idempotency,
-    job: Job,
-    spec: JobSpec,
-    now: Millis,
-    render: Render | None,
-) -> None:
+def remember(world: World, tenant: TenantId, idempotency: Idempotency, job: JobId, answer: bytes, now: Millis) -> None:
+    """Within the decision that the key was for; of many jobs, `job` is the first."""
     key = key_id(tenant, idempotency.key)
     expires_at = Millis(now + world.policy.key_ttl_ms)
-    world.put(Table.KEYS, key, Key(job=job.id, fingerprint=idempotency.fingerprint, expires_at=expires_at))
-    world.put(Table.ANSWERS, key, Answer(render(job, spec) if render else b""))
+    world.put(Table.KEYS, key, Key(job=job, fingerprint=idempotency.fingerprint, expires_at=expires_at))
+    world.put(Table.ANSWERS, key, Answer(answer))
 
 
 def waiting_volume(world: World, tenant: TenantId, job_name: str) -> Volume | None:

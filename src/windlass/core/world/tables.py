@@ -98,6 +98,7 @@ class Tables(Kept):
         self.woken: list[JobId] | None = None
         """During a trial: jobs whose backoff has ended or whose deadline has come near in it, to be sent back."""
         self._short_of_room: set[TenantId] = set()
+        self._makes_way: set[TenantId] = set()
         self.held_until: dict[TenantId, Millis] = {}
         """Tenants with a timer that lets them try again."""
         self._shapes: dict[Shape, Shape] = {}
@@ -133,6 +134,7 @@ class Tables(Kept):
             has_other_nodes=self.has_other_nodes,
             has_other_pools=self.fleet.has_changed,
             short_of_room=frozenset(self._short_of_room),
+            makes_way=frozenset(self._makes_way),
             held_until=dict(self.held_until),
             is_shut=self.reserve.is_shut,
             promised=promised,
@@ -145,6 +147,7 @@ class Tables(Kept):
         self.grown = set(before.grown)
         self.has_other_nodes, self.fleet.has_changed = before.has_other_nodes, before.has_other_pools
         self._short_of_room = set(before.short_of_room)
+        self._makes_way = set(before.makes_way)
         self.held_until = dict(before.held_until)
         self.reserve.is_shut = before.is_shut
         promised = before.promised
@@ -165,10 +168,16 @@ class Tables(Kept):
         self.hold(tenant, reasons, until)
         self._short_of_room.add(tenant)
 
+    def hold_for_promise(self, tenant: TenantId, reasons: Reasons) -> None:
+        """As `hold_for_room`; there is some, on the nodes it may be on, but somebody who is first was promised it."""
+        self.hold_for_room(tenant, reasons, None)
+        self._makes_way.add(tenant)
+
     def let_go_for_room(self) -> None:
         for tenant in sorted(self._short_of_room):
             self.queue.let_go(tenant)
         self._short_of_room.clear()
+        self._makes_way.clear()
         self.reserve.is_shut = False
 
     # — one table each: put the new record in its place, keep what follows from it, answer the old one —
@@ -348,11 +357,27 @@ class Tables(Kept):
         if at is not None:
             self.timers.add(at, Due.DEADLINE, job.id)
 
+    def promise_due(self) -> Millis | None:
+        """When a run that it counts on is late, if anybody makes way for it."""
+        promised = self.reservation
+        return promised.holds_until if promised is not None and self.has_yielding else None
+
+    @property
+    def has_yielding(self) -> bool:
+        """Somebody makes way for whoever is first."""
+        return bool(self._makes_way) or self.queue.has_yielding
+
     def forget_promise(self) -> None:
         """Nothing is kept free; those that made way are looked at again."""
         self.reservation = None
+        self.ask_who_made_way()
+
+    def ask_who_made_way(self) -> None:
         for band in self.queue.yielding():
             self.queue.unpark(band)
+        for tenant in sorted(self._makes_way):
+            self.queue.let_go(tenant)
+        self._makes_way.clear()
 
     def weight_of(self, tenant: TenantId) -> int:
         owner = self.tenants.get(tenant)

@@ -12,6 +12,7 @@ from windlass.core.metering import worker_segments
 from windlass.core.model.ids import Millis, NodeId, TenantId
 from windlass.core.model.node import Node, NodeState
 from windlass.core.model.pool import Pool, Worker, WorkerState
+from windlass.core.world.ground import SLICE
 from windlass.core.world.records import Table, WorkerOver
 from windlass.core.world.spending import bill_worker
 from windlass.core.world.world import World
@@ -31,12 +32,20 @@ def join_node(world: World, node: Node, *, now: Millis) -> int:
         node = replace(node, state=known.state)
     ground = tables.fleet.ground
     if ground is not None and ground.node == node.id:
-        node = replace(node, capacity=ground.capacity - tables.fleet.reserved("slice"))
+        node = replace(node, capacity=ground.capacity - tables.fleet.reserved(SLICE))
     with world.decision(now):
         world.set_node(node, now=now)
         if worker is not None and worker.state is WorkerState.ASKED:
             world.put(Table.WORKERS, worker.id, _ready(world, worker, pool, now))
     return world.number
+
+
+def fit_ground(world: World, now: Millis) -> None:
+    """The machine's own node keeps what no slice has or may ever take, so that nothing is promised twice. Part of a decision."""
+    ground = world.tables.fleet.ground
+    node = world.tables.nodes.get(ground.node) if ground is not None else None
+    if ground is not None and node is not None:
+        world.set_node(replace(node, capacity=ground.capacity - world.tables.fleet.reserved(SLICE)), now=now)
 
 
 def cordon(world: World, node: NodeId, *, now: Millis) -> Node:
@@ -106,6 +115,7 @@ def bury(world: World, worker: NodeId, *, now: Millis) -> bool:
         if worker in tables.nodes:
             world.drop(Table.NODES, worker)
         world.drop(Table.WORKERS, worker)
+        fit_ground(world, now)
         parts = worker_segments(found, now)
         world.put(Table.OUTBOX, f"worker-{worker}", WorkerOver(worker=found, at=now, segments=parts))
         if found.payer and parts:

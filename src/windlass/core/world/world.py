@@ -59,7 +59,11 @@ class World:
         return found
 
     def next_due(self) -> Millis | None:
-        return self.tables.timers.next_at()
+        """The next timer, or when somebody who made way for a promise is to be asked again."""
+        timer, promise = self.tables.timers.next_at(), self.tables.promise_due()
+        if timer is None or promise is None:
+            return timer if promise is None else promise
+        return min(timer, promise)
 
     # — making and taking back changes —
 

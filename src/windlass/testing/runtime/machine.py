@@ -77,6 +77,8 @@ class Container:
         self.started_at = Millis(0)
         self.error = ""
         self.pid = 0
+        self.givers: list[object] = []
+        """Who is attached and has not ended its input."""
 
     @property
     def phase(self) -> Phase:

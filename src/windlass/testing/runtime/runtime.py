@@ -212,7 +212,16 @@ class FakeRuntime:
         container = self._container(run)
         if container is None:
             raise absent(run)
-        yield FakeTerminal(self._machine, lambda: container.program)
+        spec = container.assignment.spec
+        givers = container.givers if spec.wants_input and not spec.wants_terminal else None
+        terminal = FakeTerminal(self._machine, lambda: container.program, givers)
+        try:
+            yield terminal
+        finally:
+            if givers is not None and container.program is not None:
+                await terminal.close_input()
+            elif givers is not None:
+                givers.remove(terminal)
 
     @asynccontextmanager
     async def execute(self, run: RunId, command: tuple[str, ...], *, wants_terminal: bool) -> AsyncIterator[Terminal]:

@@ -8,11 +8,16 @@ from windlass.testing.runtime.program import Program
 
 
 class FakeTerminal:
-    """`program` may give None for as long as the container was not started."""
+    """`program` may give None for as long as the container was not started. Of those who share `givers`, the last to end its
+    input ends the program's."""
 
-    def __init__(self, machine: FakeMachine, program: Callable[[], Program | None]) -> None:
+    def __init__(
+        self, machine: FakeMachine, program: Callable[[], Program | None], givers: list[object] | None = None
+    ) -> None:
         self._machine = machine
         self._program = program
+        self._givers = [] if givers is None else givers
+        self._givers.append(self)
         self.size = (24, 80)
 
     async def send(self, data: bytes) -> None:
@@ -22,6 +27,10 @@ class FakeTerminal:
 
     async def close_input(self) -> None:
         program = await self._started()
+        if self in self._givers:
+            self._givers.remove(self)
+        if self._givers:
+            return
         program.close_input(self._machine.clock.now())
         self._machine.change()
 

@@ -12,6 +12,9 @@ _NO_IMAGE: Final = frozenset({"InvalidImageName", "ErrImageNeverPull"})
 _UNDER_WAY: Final = frozenset({"ContainerCreating", "PodInitializing"})
 MOUNT_FAILED: Final = "FailedMount"
 _NOT_YET_KNOWN: Final = "no relationship found between node"
+_BEGUN: Final = frozenset({"running", "terminated"})
+"""States of a container that has begun. A kubelet tells of its end a second before it tells of the pod's, which alone has the
+reason: until then the run is neither over nor waiting."""
 _REFUSED: Final = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 
 
@@ -74,7 +77,7 @@ def _state(pod: Document) -> tuple[PodState, str, str, int | None]:
     if phase == "Failed":
         reason, message, code = _failure(status)
         return PodState.FAILED, reason, message, code
-    if phase == "Running" and _container(status).get("state", {}).get("running"):
+    if phase == "Running" and not _container(status).get("state", {}).keys().isdisjoint(_BEGUN):
         return PodState.RUNNING, "", "", None
     reason, message = _why_waiting(pod)
     return PodState.WAITING, reason, message, None

@@ -71,6 +71,8 @@ def run_pod(
         container["workingDir"] = spec.workdir
     if spec.wants_terminal:
         container |= {"stdin": True, "tty": True}
+    elif spec.wants_input:
+        container |= {"stdin": True, "stdinOnce": True}  # its end is the end of whoever is attached
     body = _pod_spec(errand.claim if errand else volume_name(job), container, policy) | {
         "terminationGracePeriodSeconds": asked.grace_ms // 1000,
         "tolerations": [*policy.tolerations, *_gpu_tolerations(asked, policy), *_lost_node_tolerations(asked)],

@@ -21,6 +21,8 @@ class Known(Struct, frozen=True):
 
     id: str
     has_terminal: bool
+    has_input: bool = False
+    """Without a terminal."""
 
 
 async def create_container(engine: Engine, name: str, config: Callable[[Facts], Mapping[str, Any]]) -> str:

@@ -149,6 +149,11 @@ class Engine:
         except (OSError, TimeoutError, anyio.EndOfStream, anyio.BrokenResourceError) as exc:
             raise self._unavailable(exc) from exc
 
+    async def attach(self, container: str, *streams: str) -> Hijacked:
+        """To these streams of a container, from now on; the caller's to close."""
+        params = {"stream": "true"} | dict.fromkeys(streams, "true")
+        return await self.open_stream(f"/containers/{container}/attach", params=params)
+
     async def ping(self) -> None:
         """Unavailable unless a container engine answers."""
         await self._negotiate()

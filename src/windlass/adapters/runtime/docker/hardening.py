@@ -49,7 +49,8 @@ def run_container(
         "Image": spec.image,
         "Env": [f"{name}={value}" for name, value in environment(assignment, handed).items()],
         "Labels": owner.on_run(assignment),
-        "OpenStdin": spec.wants_terminal,
+        "OpenStdin": spec.wants_terminal or spec.wants_input,
+        "StdinOnce": spec.wants_input and not spec.wants_terminal,  # else its end would never be passed on
         "Tty": spec.wants_terminal,
         "HostConfig": _host_config(
             facts,

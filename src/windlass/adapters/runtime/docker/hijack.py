@@ -35,6 +35,15 @@ class Hijacked:
         except (anyio.BrokenResourceError, anyio.ClosedResourceError) as exc:
             raise Unavailable("the other end of the terminal is gone", code="terminal-closed") from exc
 
+    async def end(self) -> None:
+        """Of a stream that nothing is read from: half-closed, or closed where that cannot be."""
+        try:
+            await self._stream.send_eof()
+        except NotImplementedError:
+            await self.aclose()
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+            return
+
     async def send_eof(self) -> None:
         """Half-close. Over TLS there is no such thing: there the whole stream ends with `aclose` only."""
         try:

@@ -22,6 +22,7 @@ from windlass.adapters.runtime.docker.engine import Engine, Facts
 from windlass.adapters.runtime.docker.hardening import ARTIFACTS, run_container
 from windlass.adapters.runtime.docker.hijack import Hijacked
 from windlass.adapters.runtime.docker.images import Images
+from windlass.adapters.runtime.docker.inputs import Inputs
 from windlass.adapters.runtime.docker.labels import RUN, Owner
 from windlass.adapters.runtime.docker.logs import follow, last_printed
 from windlass.adapters.runtime.docker.networks import Networks
@@ -29,7 +30,14 @@ from windlass.adapters.runtime.docker.observing import observed, used
 from windlass.adapters.runtime.docker.refusals import REFUSED, readable_start_error
 from windlass.adapters.runtime.docker.slices import Slices
 from windlass.adapters.runtime.docker.subnets import Addresses
-from windlass.adapters.runtime.docker.terminals import attached, ended_with, executed, open_terminal
+from windlass.adapters.runtime.docker.terminals import (
+    Fed,
+    attached,
+    ended_with,
+    executed,
+    open_output,
+    open_terminal,
+)
 from windlass.adapters.runtime.docker.users import user_of
 from windlass.adapters.runtime.docker.validation import check_command, check_id
 from windlass.adapters.runtime.docker.volumes import OPEN_TO_ALL, TAR, Volumes
@@ -39,6 +47,7 @@ from windlass.adapters.secrets.memory_files import MemoryFiles
 from windlass.core.errors import Conflict, Invalid, NotFound, Unavailable, WindlassError
 from windlass.core.model.assignment import Assignment
 from windlass.core.model.ids import Millis, NodeId, RunId, VolumeId
+from windlass.core.model.job import JobSpec
 from windlass.core.model.secret import NOTHING_HANDED, Handed
 from windlass.ports.clock import Clock
 from windlass.ports.failpoints import NONE as NO_FAILPOINTS
@@ -97,6 +106,7 @@ class DockerRuntime:
         """Asked to end by us: why such a one was killed is known."""
         self._starting: dict[RunId, anyio.Lock] = {}
         self._early = EarlyStreams()
+        self._inputs = Inputs(engine)
 
     @classmethod
     @asynccontextmanager
@@ -174,7 +184,7 @@ class DockerRuntime:
             self._networks.notice(assignment.tenant, exc)
             raise
         else:
-            self._known[run] = Known(container, assignment.spec.wants_terminal)
+            self._known[run] = _known(container, assignment.spec)
             self._own_creations[run] = began
         await self._open_volume(assignment)
         if handed.files:
@@ -311,12 +321,29 @@ class DockerRuntime:
         """A run without a terminal is listened to from its first line on, and so is a terminal by the first who comes; who comes
         later sees the end of what was printed."""
         known = await self._require(run)
+        if known.has_input:
+            async with self._heard(run, known) as heard, self._inputs.giver(known.id) as giver:
+                yield Fed(heard, giver)
+            return
         if not known.has_terminal:
-            yield Listening(self.logs(run, after=LogPosition()), lambda: ended_with(self._engine, known.id))
+            yield self._listening(run, known)
             return
         stream = self._early.take(run) or await self._rejoin(known)
         async with attached(self._engine, known.id, stream) as terminal:
             yield terminal
+
+    @asynccontextmanager
+    async def _heard(self, run: RunId, known: Known) -> AsyncIterator[Terminal]:
+        """As it prints, also what no newline has ended yet, for the first who comes; for others, its log."""
+        stream = self._early.take(run)
+        if stream is None:
+            yield self._listening(run, known)
+            return
+        async with attached(self._engine, known.id, stream, has_terminal=False) as terminal:
+            yield terminal
+
+    def _listening(self, run: RunId, known: Known) -> Listening:
+        return Listening(self.logs(run, after=LogPosition()), lambda: ended_with(self._engine, known.id))
 
     @asynccontextmanager
     async def execute(self, run: RunId, command: tuple[str, ...], *, wants_terminal: bool) -> AsyncIterator[Terminal]:
@@ -403,8 +430,7 @@ class DockerRuntime:
         if not self._is_just_made(run) and not await self._is_startable(run):
             return
         known = await self._require(run)
-        if known.has_terminal:
-            await self._attach_early(run, known)
+        await self._attach_early(run, known)
         try:
             await self._networks.start(known.id)
         except (Invalid, NotFound, Conflict, Unavailable) as exc:
@@ -416,7 +442,11 @@ class DockerRuntime:
 
     async def _attach_early(self, run: RunId, known: Known) -> None:
         with suppress(WindlassError):  # without it the first words are in the log all the same: no reason not to start
-            await self._early.keep(run, await open_terminal(self._engine, known.id))
+            if known.has_terminal:
+                await self._early.keep(run, await open_terminal(self._engine, known.id))
+            elif known.has_input and not await self._engine.is_podman():
+                # Podman ends a run's input with anybody who was attached and goes; and its log has unfinished lines too.
+                await self._early.keep(run, await open_output(self._engine, known.id))
 
     async def _rejoin(self, known: Known) -> Hijacked:
         """Attached first and shown the log then, so that no line falls between the two."""
@@ -488,7 +518,9 @@ class DockerRuntime:
         if not self._owner.owns(record["Config"].get("Labels")) or record["Config"]["Labels"].get(RUN) != run:
             self._forget(run)
             return None
-        self._known[run] = Known(str(record["Id"]), bool(record["Config"].get("Tty")))
+        has_terminal = bool(record["Config"].get("Tty"))
+        has_input = bool(record["Config"].get("OpenStdin")) and not has_terminal
+        self._known[run] = Known(str(record["Id"]), has_terminal, has_input)
         return record  # type: ignore[no-any-return]
 
     def _observed(self, run: RunId, record: Mapping[str, Any]) -> Observed:
@@ -506,3 +538,7 @@ class DockerRuntime:
 
 def _no_container(run: RunId) -> NotFound:
     return NotFound(f"no container for run {run}", code="run-not-found")
+
+
+def _known(container: str, spec: JobSpec) -> Known:
+    return Known(container, spec.wants_terminal, spec.wants_input and not spec.wants_terminal)

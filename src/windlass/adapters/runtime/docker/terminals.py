@@ -9,8 +9,9 @@ import anyio
 from windlass.adapters.runtime.docker.engine import Engine
 from windlass.adapters.runtime.docker.frames import Frames
 from windlass.adapters.runtime.docker.hijack import Hijacked
+from windlass.adapters.runtime.docker.inputs import Giver
 from windlass.core.errors import WindlassError
-from windlass.ports.runtime import Stream
+from windlass.ports.runtime import Stream, Terminal
 
 END_OF_INPUT: Final = b"\x04"
 """What a terminal has instead of an end of file."""
@@ -65,21 +66,52 @@ class EngineTerminal:
         return await self._exit_code()
 
 
+class Fed:
+    """The port's Terminal on a run with input and no terminal: heard by one connection, given input by another. So what was
+    printed before somebody came can be let go."""
+
+    def __init__(self, heard: Terminal, giver: Giver) -> None:
+        self._heard = heard
+        self._giver = giver
+
+    async def send(self, data: bytes) -> None:
+        await self._giver.send(data)
+
+    async def close_input(self) -> None:
+        await self._giver.end()
+
+    async def resize(self, *, rows: int, columns: int) -> None:
+        return
+
+    def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
+        return self._heard.output()
+
+    async def exit_code(self) -> int | None:
+        return await self._heard.exit_code()
+
+
 async def open_terminal(engine: Engine, container: str) -> Hijacked:
     """What a container's terminal shows, from now on; the caller's to close."""
-    params = {"stream": "true", "stdin": "true", "stdout": "true", "stderr": "true"}
-    return await engine.open_stream(f"/containers/{container}/attach", params=params)
+    return await engine.attach(container, "stdin", "stdout", "stderr")
+
+
+async def open_output(engine: Engine, container: str) -> Hijacked:
+    """What a container without a terminal prints, from now on; the caller's to close."""
+    return await engine.attach(container, "stdout", "stderr")
 
 
 @asynccontextmanager
-async def attached(engine: Engine, container: str, stream: Hijacked) -> AsyncIterator[EngineTerminal]:
-    """A container's terminal over a stream that is attached to it, closed with the block."""
+async def attached(
+    engine: Engine, container: str, stream: Hijacked, *, has_terminal: bool = True
+) -> AsyncIterator[EngineTerminal]:
+    """A container's terminal, or its two streams, over a connection that is attached to it, closed with the block."""
 
     async def exit_code() -> int | None:
         return await ended_with(engine, container)
 
+    path = f"/containers/{container}"
     try:
-        yield EngineTerminal(engine, stream, has_terminal=True, path=f"/containers/{container}", exit_code=exit_code)
+        yield EngineTerminal(engine, stream, has_terminal=has_terminal, path=path, exit_code=exit_code)
     finally:
         await stream.aclose()
 

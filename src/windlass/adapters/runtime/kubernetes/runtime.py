@@ -284,7 +284,8 @@ class KubernetesRuntime:
         """From this moment on: what it said before is in its log."""
         job = await self._running(run)
         is_tty = bool(job["spec"].get("terminal", False))
-        async with self._cluster.terminal(self._pod(run), self._namespace, has_input=is_tty, tty=is_tty) as terminal:
+        has_input = is_tty or bool(job["spec"].get("stdin", False))
+        async with self._cluster.terminal(self._pod(run), self._namespace, has_input=has_input, tty=is_tty) as terminal:
             yield terminal
 
     @asynccontextmanager

@@ -34,6 +34,7 @@ def order_of(assignment: Assignment, *, owner: str, volume: str, search_path: st
         "environment": _environment(assignment, volume=volume, search_path=search_path),
         "directory": directory_of(spec.workdir, volume),
         "terminal": spec.wants_terminal,
+        "input": spec.wants_input and not spec.wants_terminal,
         "limits": _limits(spec.needs, spec.pids_max),
         "slice": {"name": cut.node, "limits": _limits(cut.capacity)} if (cut := assignment.slice) is not None else {},
     }

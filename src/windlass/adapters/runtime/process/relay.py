@@ -1,7 +1,9 @@
 """Carries an interactive session: between the workload's pipes or pseudo-terminal and whoever is connected. Standard library only.
 
 A run's terminal outlives its viewers: it goes to the log, a new viewer first sees its tail, one who cannot keep up is cut off.
-An exec or debug session has one viewer and waits for it instead; it ends with it.
+A run with input and no terminal waits for its viewers instead, as a pipe does, for the first one too; its input ends when the last
+of them has ended it or gone.
+An exec or debug session has one viewer and waits for it too; it ends with it.
 """
 
 import contextlib
@@ -12,7 +14,8 @@ import socket
 import struct
 import termios
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from windlass.adapters.runtime.process import frames
 from windlass.adapters.runtime.process.loop import Loop
@@ -20,6 +23,10 @@ from windlass.adapters.runtime.process.loop import Loop
 _CHUNK = 65_536
 _BUFFER_MAX = 1 << 20
 _FLUSH_SECONDS = 2.0
+_PATIENCE_SECONDS = 600.0
+"""For viewers that are waited for: what a pipe's reader takes in its own time is not cut off at the end."""
+_FIRST_VIEWER_SECONDS = 60.0
+"""How long output waits for the first of these: after that nobody may come any more."""
 _END_OF_FILE = b"\x04"
 
 
@@ -28,6 +35,7 @@ class _Viewer:
         self.peer = peer
         self.decoder = frames.Decoder()
         self.waiting = bytearray()
+        self.has_ended_input = False
 
 
 class Relay:
@@ -37,37 +45,48 @@ class Relay:
         *,
         sources: dict[int, int],
         sink: int,
-        log: int = -1,
+        logs: Mapping[int, int] = MappingProxyType({}),
         is_terminal: bool,
         on_alone: Callable[[], None] | None = None,
     ) -> None:
-        """`sources` are descriptors by frame kind. With `on_alone` (the last viewer has gone), a slow one is waited for."""
+        """`sources` are descriptors by frame kind, and so are `logs`, where their bytes are written too. With `on_alone` (the
+        last viewer has gone), a slow one is waited for."""
         self._loop = loop
         self._sources = {fd: kind for kind, fd in sources.items()}
         self._sink = sink
-        self._log = log
+        self._logs = logs
         self._is_terminal = is_terminal
         self._on_alone = on_alone
         self._viewers: list[_Viewer] = []
         self._input = bytearray()
         self._is_input_closing = False
+        self._unheard: int | None = None if on_alone is None else 0
+        """Bytes of output before the first viewer, as long as that is waited for."""
         for fd in {*self._sources, sink}:
             os.set_blocking(fd, False)
         self._watch_sources()
 
-    def join(self, peer: socket.socket, seen: bytes = b"") -> None:
-        """A viewer; `seen` is shown to it first."""
+    def join(self, peer: socket.socket, seen: Mapping[int, bytes] = MappingProxyType({})) -> None:
+        """A viewer; `seen`, by frame kind, is shown to it first."""
         peer.setblocking(False)
         viewer = _Viewer(peer)
         self._viewers.append(viewer)
-        self._loop.watch(peer.fileno(), lambda: self._hear(viewer))
-        if seen:
-            self._tell(viewer, frames.encode(frames.STDOUT, seen))
+        self._watch_viewer(viewer)
+        self._go_on()
+        for kind, data in seen.items():
+            for start in range(0, len(data), _CHUNK):
+                self._tell(viewer, frames.encode(kind, data[start : start + _CHUNK]))
 
     def hear(self, data: bytes) -> None:
         """Bytes of the first viewer that were read before it joined."""
         if data and self._viewers:
             self._obey(self._viewers[0], data)
+
+    def end_input(self) -> None:
+        """What was given of it until now is all."""
+        self._is_input_closing = True
+        if self._sink >= 0:
+            self._feed()
 
     def drain(self) -> None:
         """The workload is over: pass on what it still had to say."""
@@ -84,15 +103,30 @@ class Relay:
 
     def flush(self) -> None:
         """Wait for the viewers to have it all, for a while."""
-        deadline = time.monotonic() + _FLUSH_SECONDS
-        self._loop.later(_FLUSH_SECONDS, lambda: None)
+        seconds = _FLUSH_SECONDS if self._on_alone is None else _PATIENCE_SECONDS
+        deadline = time.monotonic() + seconds
+        self._loop.later(seconds, lambda: None)
         while any(viewer.waiting for viewer in self._viewers) and time.monotonic() < deadline:
             self._loop.turn()
 
     # --- from the workload
 
+    def _go_on(self) -> None:
+        """Output no longer waits for the first viewer."""
+        self._unheard = None
+        self._watch_sources()
+
+    def _count_unheard(self, size: int) -> None:
+        if self._unheard is None:
+            return
+        was, self._unheard = self._unheard, self._unheard + size
+        if was <= _BUFFER_MAX < self._unheard:
+            self._loop.later(_FIRST_VIEWER_SECONDS, self._go_on)
+            self._watch_sources()
+
     def _watch_sources(self) -> None:
         is_full = self._on_alone is not None and any(len(viewer.waiting) > _BUFFER_MAX for viewer in self._viewers)
+        is_full = is_full or (self._unheard is not None and self._unheard > _BUFFER_MAX)
         for fd in self._sources:
             if is_full and fd != self._sink:
                 self._loop.forget(fd)
@@ -122,11 +156,13 @@ class Relay:
         if not data:
             self._end_source(fd)
             return False
-        if self._log >= 0:
+        kind = self._sources[fd]
+        if kind in self._logs:
             with contextlib.suppress(OSError):  # a full disk must not stop the terminal
-                os.write(self._log, data)
+                os.write(self._logs[kind], data)
+        self._count_unheard(len(data))
         for viewer in tuple(self._viewers):
-            self._tell(viewer, frames.encode(self._sources[fd], data))
+            self._tell(viewer, frames.encode(kind, data))
         return True
 
     def _end_source(self, fd: int) -> None:
@@ -161,14 +197,14 @@ class Relay:
     # --- viewers
 
     def _watch_viewers(self) -> None:
-        is_full = len(self._input) > _BUFFER_MAX
         for viewer in self._viewers:
-            self._watch_viewer(viewer, is_paused=is_full)
+            self._watch_viewer(viewer)
 
-    def _watch_viewer(self, viewer: _Viewer, *, is_paused: bool = False) -> None:
+    def _watch_viewer(self, viewer: _Viewer) -> None:
+        is_full = len(self._input) > _BUFFER_MAX
         self._loop.watch(
             viewer.peer.fileno(),
-            None if is_paused else (lambda: self._hear(viewer)),
+            None if is_full else (lambda: self._hear(viewer)),
             (lambda: self._flush(viewer)) if viewer.waiting else None,
         )
 
@@ -193,15 +229,22 @@ class Relay:
         for kind, body in orders:
             if kind == frames.DATA and self._sink >= 0:
                 self._input += body
+            elif kind == frames.CLOSE_INPUT and self._is_terminal:
+                self._input += _END_OF_FILE
             elif kind == frames.CLOSE_INPUT:
-                self._is_input_closing = not self._is_terminal
-                self._input += _END_OF_FILE if self._is_terminal else b""
+                viewer.has_ended_input = True
+                self._is_input_closing = self._is_input_ended
             elif kind == frames.RESIZE and self._is_terminal and len(body) == frames.SIZE.size:
                 rows, columns = frames.SIZE.unpack(body)
                 with contextlib.suppress(OSError):
                     fcntl.ioctl(self._sink, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         if self._sink >= 0:
             self._feed()
+
+    @property
+    def _is_input_ended(self) -> bool:
+        """By all who could give any."""
+        return all(viewer.has_ended_input for viewer in self._viewers)
 
     def _tell(self, viewer: _Viewer, data: bytes) -> None:
         viewer.waiting += data
@@ -231,3 +274,5 @@ class Relay:
         self._watch_sources()
         if not self._viewers and self._on_alone is not None:
             self._on_alone()
+        elif self._on_alone is not None and self._is_input_ended:
+            self.end_input()

@@ -215,9 +215,9 @@ class ProcessRuntime:
 
     @asynccontextmanager
     async def attach(self, run: RunId) -> AsyncIterator[Terminal]:
-        """Its pseudo-terminal, also after a restart of the server; without one, its output from the beginning."""
+        """Its pseudo-terminal or its pipes, also after a restart of the server; without any, its output from the beginning."""
         path, order = self._known_run(run)
-        if not order.get("terminal"):
+        if not order.get("terminal") and not order.get("input"):
             yield self._written(run)
             return
         async with AsyncExitStack() as open_streams:

@@ -1,6 +1,7 @@
 """The server's end of an interactive session: the port's Terminal over frames."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 
 import anyio
 from anyio.abc import ByteStream
@@ -50,19 +51,19 @@ class Session:
         return self._exit_code
 
     async def _send(self, kind: int, data: bytes = b"") -> None:
+        """To one that is over it is no error, as little as to one that reads no more: the end is told with the output."""
         async with self._sending:
             if self._is_torn:
-                raise Conflict("the session is over", code="session-over")
+                return
             self._is_torn = True  # cancelled half-way, the next frame would be taken for the rest of this one
-            try:
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
                 await self._stream.send(frames.encode(kind, data))
-            except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
-                raise Conflict("the session is over", code="session-over") from error
-            self._is_torn = False
+                self._is_torn = False
 
 
 class Attached:
-    """A Terminal on a run's pseudo-terminal. It may be attached to before the start: the connection is made when there is one."""
+    """A Terminal on a run's pseudo-terminal or pipes. It may be attached to before the start: a connection is made when there
+    is one to be made."""
 
     def __init__(self, reach: Callable[[], Awaitable[ByteStream | None]], written: Callable[[], Listening]) -> None:
         """`reach` waits for the terminal, and answers None when the run is over; `written` is what it left then."""

@@ -28,6 +28,8 @@ GRACE_MS = 10_000
 _MESSAGE = 1 << 16
 _NO_ROOM_SECONDS = 1.0
 _BACKLOG = 65_536
+_BACKLOG_OF_STREAMS = 16 << 20
+"""What goes on in a pipe must not lack its beginning: more than is printed before somebody comes who was on the way."""
 _UMASK = 0o022
 
 
@@ -67,7 +69,7 @@ class _Shim:
         group = self._group(order)
         self._run = _Run(path, order, group, book, self._loop)
         ended = self._run.live(lambda running: self._tell({"running": running}))
-        self._is_leaving = self._is_leaving or self._run.has_terminal
+        self._is_leaving = self._is_leaving or self._run.has_terminal or self._run.has_input
         os.close(book)  # with it goes the lock
         self._tell({"exit": ended, "is_leaving": self._is_leaving})
         self._run.say_goodbye()
@@ -112,6 +114,7 @@ class _Run:
     def __init__(self, path: str, order: Record, group: Group | None, book: int, loop: Loop) -> None:
         self.path = path
         self.has_terminal = bool(order.get("terminal"))
+        self.has_input = bool(order.get("input"))
         self.family = Family(loop)
         self._order = order
         self._group = group
@@ -141,16 +144,36 @@ class _Run:
         with launch.inside(self._group, self._order):
             if self.has_terminal:
                 self.family.pid, master = launch.spawn_on_terminal(self._order)
-                self._relay = Relay(
-                    self._loop, sources={frames.STDOUT: master}, sink=master, log=stdout, is_terminal=True
-                )
+                sources, logs = {frames.STDOUT: master}, {frames.STDOUT: stdout}
+                self._relay = Relay(self._loop, sources=sources, sink=master, logs=logs, is_terminal=True)
                 self._listen()
+            elif self.has_input:
+                self._spawn_with_input(stdout, stderr)
+                return
             else:
                 nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
                 self.family.pid = launch.spawn(self._order, (nothing, stdout, stderr))
                 os.close(nothing)
                 os.close(stdout)
         os.close(stderr)
+
+    def _spawn_with_input(self, stdout: int, stderr: int) -> None:
+        """By pipes in all directions: whoever gives the input sees the output as it comes, and the files are written here."""
+        given, sink = os.pipe2(os.O_CLOEXEC)
+        out, written = os.pipe2(os.O_CLOEXEC)
+        err, warned = os.pipe2(os.O_CLOEXEC)
+        self.family.pid = launch.spawn(self._order, (given, written, warned))
+        for fd in (given, written, warned):
+            os.close(fd)
+        relay = self._relay = Relay(
+            self._loop,
+            sources={frames.STDOUT: out, frames.STDERR: err},
+            sink=sink,
+            logs={frames.STDOUT: stdout, frames.STDERR: stderr},
+            is_terminal=False,
+            on_alone=lambda: relay.end_input(),
+        )
+        self._listen()
 
     def _write_running(self, started_wall: float) -> Record:
         pid = self.family.pid
@@ -194,9 +217,15 @@ class _Run:
         assert self._relay is not None
         peer, _ = self._listener.accept()
         if sockets.is_own_user(peer):
-            self._relay.join(peer, _tail(f"{self.path}/stdout"))
+            self._relay.join(peer, self._printed())
         else:
             peer.close()
+
+    def _printed(self) -> dict[int, bytes]:
+        if self.has_terminal:
+            return {frames.STDOUT: _tail(f"{self.path}/stdout", _BACKLOG)}
+        names = {frames.STDOUT: "stdout", frames.STDERR: "stderr"}
+        return {kind: _tail(f"{self.path}/{name}", _BACKLOG_OF_STREAMS) for kind, name in names.items()}
 
     def say_goodbye(self) -> None:
         if self._relay is None:
@@ -220,10 +249,10 @@ def _append_to(path: str) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 
-def _tail(path: str) -> bytes:
+def _tail(path: str, most: int) -> bytes:
     with open(path, "rb") as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - _BACKLOG))
-        return file.read(_BACKLOG)
+        file.seek(max(0, os.fstat(file.fileno()).st_size - most))
+        return file.read(most)
 
 
 def _insist(write: Callable[[], None]) -> None:

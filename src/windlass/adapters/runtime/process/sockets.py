@@ -8,7 +8,7 @@ import sys
 EXECUTOR = "socket"
 """The executor's, in its node directory."""
 TERMINAL = "terminal"
-"""A run's pseudo-terminal's, in its directory."""
+"""That of a run's pseudo-terminal, or of its pipes, in its directory."""
 
 
 def listen(directory: str, name: str) -> socket.socket:
