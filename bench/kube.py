@@ -37,7 +37,9 @@ ALONE: Final = 10
 PATIENCE_SECONDS: Final = 600
 BATCH: Final = Kind("batch/v1", "jobs")
 NAMESPACE: Final = "default"
-AMOUNTS: Final = {"cpu": "10m", "memory": "16Mi"}
+AMOUNTS: Final = {"cpu": "35m", "memory": "16Mi"}
+"""Of both sides, as a limit: what fifty at once can have of two cores. With less, a container waits for its own limit while it is
+set up: seconds at 10m."""
 
 
 def main() -> list[Figure]:

@@ -5,7 +5,6 @@ warms both and does not count, and medians are compared: whatever else the machi
 has come to rest: what Slurm still writes down, and what our scribe still takes in, is nobody's handicap.
 """
 
-import os
 import subprocess
 import tempfile
 import time
@@ -15,12 +14,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import psutil
 from tests.e2e.server import WindlassServer
 from tests.parts.slurm import Slurm
 from tests.parts.waiting import wait_for
 
 from bench.report import Figure, at_least, at_most
+from bench.rest import rest
 from bench.submits import Measured, a_manifest, load
 
 SLOTS = 8
@@ -32,9 +31,6 @@ NO_OP_ROUNDS = 3
 NO_OPS = 160
 LATENCIES = 15
 PATIENCE_SECONDS = 120
-LOOK_SECONDS = 0.25
-AT_REST = 0.04
-"""Of a core, taken by a side that has nothing to do."""
 
 
 def main() -> list[Figure]:
@@ -47,11 +43,11 @@ def submits(slurm: Slurm, server: WindlassServer) -> list[Figure]:
     """Held jobs on both sides: accepted and kept, not started."""
     theirs, ours, half = list[float](), list[float](), list[float]()
     for number in range(ROUNDS + 1):
-        rest(slurm, server)
+        rest(server.pid, *slurm.pids)
         their_rate = sbatches(slurm)
-        rest(slurm, server)
+        rest(server.pid, *slurm.pids)
         whole = posts(server, REQUESTS)
-        rest(slurm, server)
+        rest(server.pid, *slurm.pids)
         slow = posts(server, REQUESTS // 2, per_second=whole["per_second"] / 2)
         if number:  # the first warms both
             theirs.append(their_rate)
@@ -86,33 +82,13 @@ def turns(rates: list[float]) -> str:
     return " ".join(f"{rate:,.0f}" for rate in rates)
 
 
-def rest(slurm: Slurm, server: WindlassServer) -> None:
-    """Until neither side does anything any more, and what either left to the disk is written."""
-    os.sync()
-    mine = psutil.Process(server.pid)
-    processes = [mine, *mine.children(recursive=True), *map(psutil.Process, slurm.pids)]
-    wait_for(lambda: used_share(processes) < AT_REST, PATIENCE_SECONDS, "both sides to come to rest")
-
-
-def used_share(processes: list[psutil.Process]) -> float:
-    """Of one core, over a moment."""
-    before = sum(used_seconds(process) for process in processes)
-    time.sleep(LOOK_SECONDS)
-    return (sum(used_seconds(process) for process in processes) - before) / LOOK_SECONDS
-
-
-def used_seconds(process: psutil.Process) -> float:
-    used = process.cpu_times()
-    return used.user + used.system
-
-
 def no_ops(slurm: Slurm, server: WindlassServer, stamps: Path) -> list[Figure]:
     """From the first submit to the last end, eight submitters on both sides."""
     theirs, ours = list[float](), list[float]()
     for number in range(NO_OP_ROUNDS):
-        rest(slurm, server)
+        rest(server.pid, *slurm.pids)
         theirs.append(throughput(lambda stamp: sbatch(slurm, f"touch {stamp}"), stamps, f"slurm-{number}"))
-        rest(slurm, server)
+        rest(server.pid, *slurm.pids)
         ours.append(throughput(lambda stamp: post(server, ["touch", stamp]), stamps, f"ours-{number}"))
     return [
         at_least("no-op jobs end to end, plain processes", median(ours), median(theirs), 4, unit="/s", beside="Slurm")

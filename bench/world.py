@@ -47,6 +47,8 @@ COMPILED = ROOT / "build" / "compiled"
 DECISIONS, FLAT = 40_000, 0.8
 DECISIONS_MEASURED = 200_000
 TENTHS = 10
+ROUNDS = 3
+"""By turns, the best of each counts: what is counted is processor time, and whoever else is on the machine can only add to it."""
 A_ROUND = 64
 """Runs that end between two looks of the loop, and jobs that come."""
 ROUND_MS = 6
@@ -74,7 +76,9 @@ class Size(Struct, frozen=True, kw_only=True):
 
 def main() -> list[Figure]:
     subprocess.run([sys.executable, ROOT / "tools" / "compile", COMPILED], check=True)
-    many, few, mostly_stuck = (measured(size, COMPILED) for size in (Size(), Size(jobs=100_000), Size(stuck=9)))
+    sizes = (Size(), Size(jobs=100_000), Size(stuck=9))
+    rounds = [[measured(size, COMPILED) for size in sizes] for _ in range(ROUNDS)]
+    many, few, mostly_stuck = (max(turns, key=lambda one: one.mean) for turns in zip(*rounds, strict=True))
     interpreted = measured(Size(), ROOT / "src")
     return [
         at_least("decisions", many.mean, DECISIONS, 1.0, unit="/s", beside="the figure set"),
