@@ -327,3 +327,13 @@ async def test_a_job_larger_than_its_tenants_quota_is_400_with_every_fault(api: 
 async def _job(api: ApiHome, made: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = (await api.client.get(f"/api/v1/jobs/{made['metadata']['uid']}")).json()
     return found
+
+
+async def test_a_run_that_is_over_at_once_is_in_the_ledger_too(api: ApiHome) -> None:
+    """In the millisecond it began, as some of these are."""
+    await dear(api)
+    made = [(await api.submit("true"))["metadata"]["uid"] for _ in range(50)]
+    for uid in made:
+        await api.until(uid)
+    [item] = (await api.client.get("/api/v1/cost")).json()["items"]
+    assert item["runs"] == len(made)

@@ -293,11 +293,13 @@ class Keeper:
         return self._began_at if self._began_at is not None else self._started_at()
 
     def _measured(self, seen: Observed) -> Observed:
-        """The engine's record of how long it ran is a difference of wall times: a clock that jumped must not be charged."""
+        """The engine's record of how long it ran is a difference of wall times: a clock that jumped must not be charged.
+
+        What ran took a millisecond at least: 0 says that nothing was measured, and such a run is in no ledger."""
         if seen.phase is Phase.CREATED:  # it never ran
             return replace(seen, ran_ms=Millis(0))
         now = self._clock.now()
-        most, ours = max(0, now - self._started_at()), max(0, now - self._running_since())
+        most, ours = max(1, now - self._started_at()), max(1, now - self._running_since())
         measured = replace(seen, ran_ms=Millis(min(seen.ran_ms, most) if seen.ran_ms > 0 else ours))
         if self._used is None or seen.cpu_used_ms is not None:
             return measured
