@@ -16,6 +16,7 @@ from windlass.wire.manifests import Manifests
 LIMITS = DocumentLimits()
 BASE: dict[str, Any] = {"apiVersion": "windlass.dev/v1", "kind": "Job", "spec": {"image": "busybox:1.36"}}
 
+SECRET = {"secret": "kept", "key": "value"}
 ASKED = st.fixed_dictionaries(
     {
         "kind": st.sampled_from(["Job", "EphemeralAccelerationJob", "Pod"]),
@@ -23,7 +24,15 @@ ASKED = st.fixed_dictionaries(
             {},
             optional={
                 "image": st.sampled_from(["busybox", "busybox:1", "", 1]),
-                "command": st.lists(st.sampled_from(["true", "spec", '"spec"', "a:b", "\\u0041", ""]), max_size=2),
+                "command": st.one_of(
+                    st.lists(st.sampled_from(["true", "spec", '"spec"', "a:b", "\\u0041", "", "a\0b", 1]), max_size=2),
+                    st.sampled_from(["true -v", "'", None]),
+                ),
+                "env": st.sampled_from(
+                    [{}, {"A": "1"}, {"A": "2", "B": ""}, {"A": 1}, {"1": "a"}, {"A": "\0"}, {"A": SECRET}, [], None]
+                ),
+                "secretEnv": st.sampled_from([{"A": SECRET}, {"C": SECRET}]),
+                "model": st.just("resnet50"),
                 "suspend": st.sampled_from([True, 1, "true"]),
                 "resources": st.sampled_from([{"cpu": 1}, {"cpu": 1.5}, {"cpu": True}, {"cpu": "1"}, {}]),
                 "unknown": st.just(1),
@@ -114,14 +123,43 @@ def test_a_name_is_never_remembered_from_another_manifest() -> None:
     assert [one.name for one in read] == ["", "one", "", "two"]
 
 
+def test_what_stands_for_a_number_is_no_number() -> None:
+    manifests = Manifests(runtime="container")
+    for cpu in ("1.5", 1.5):
+        raw = document({"resources": {"gpu": cpu}, "command": ["true"]})
+        with pytest.raises(Invalid):
+            manifests.read_json(raw, limits=LIMITS)
+    assert manifests.read_json(document({"resources": {"gpu": 1}, "command": ["true"]}), limits=LIMITS)
+    with pytest.raises(Invalid):
+        manifests.read_json(document({"resources": {"gpu": "1"}, "command": ["false"]}), limits=LIMITS)
+
+
+@pytest.mark.parametrize("runtime", ["container", "process"])
+def test_jobs_that_differ_in_command_and_variables_are_judged_as_one_each_with_its_own(runtime: str) -> None:
+    manifests = Manifests(runtime=runtime)
+    read = [
+        manifests.read_json(document(spec, runtime=runtime), limits=LIMITS)
+        for spec in ({"command": ["a"]}, {"command": ["b", "c"], "env": {"A": "1"}}, {"command": ["d"], "env": {}})
+    ]
+    assert [(one.spec.command, one.spec.env) for one in read] == [
+        (("a",), ()),
+        (("b", "c"), (("A", "1"),)),
+        (("d",), ()),
+    ]
+
+
 def test_what_is_remembered_is_bounded() -> None:
     manifests = Manifests(runtime="container")
     for number in range(3000):
-        asked = {**BASE, "spec": {"image": f"busybox:{number}"}, "metadata": {"labels": {"n": str(number)}}}
+        asked = {
+            **BASE,
+            "spec": {"image": f"busybox:{number}", "command": [f"{number}"]},
+            "metadata": {"labels": {"n": str(number)}},
+        }
         read = manifests.read_json(json.dumps(asked).encode(), limits=LIMITS)
         assert read.spec.image == f"busybox:{number}"
         assert read.labels == (("n", str(number)),)
-    assert len(manifests) <= 2 * 1024
+    assert len(manifests) <= 3 * 1024
 
 
 def judged(raw: bytes) -> Submission:
@@ -141,3 +179,8 @@ def said(read: Any) -> Any:
         return read()
     except Invalid as refusal:
         return [(fault.field, fault.message) for fault in refusal.faults]
+
+
+def document(spec: dict[str, Any], *, runtime: str = "container") -> bytes:
+    image = {"image": "busybox:1.36"} if runtime == "container" else {}
+    return json.dumps({**BASE, "spec": {**image, **spec}}).encode()

@@ -34,7 +34,9 @@ from windlass.wire.faults import show, validate
 API_VERSION: Final = "windlass.dev/v1"
 COMMAND_BYTES_MAX: Final = 128 * 1024
 """The kernel takes no single argument longer than this."""
+COMMAND_WORDS_MAX: Final = 4096
 ENV_BYTES_MAX: Final = 256 * 1024
+ENV_MAX: Final = 1000
 SECONDS_MAX: Final = 366 * 24 * 3600
 LOST_AFTER_MS_MIN: Final = 10_000
 LABELS_MAX: Final = 64
@@ -50,6 +52,7 @@ SECRET_FILES_MAX: Final = 64
 VOLUME_TTL: Final = "pvcTTLSecondsAfterFinished"
 VOLUME_TTL_ALIAS: Final = "volumeTTLSecondsAfterFinished"
 _PRESET_FIELDS: Final = ("model", "input", "output")
+_TEXTS: Final = {str}
 
 
 def _read_command(value: object) -> object:
@@ -82,6 +85,20 @@ def _check_env(env: "dict[str, str | SecretRefDocument]") -> "dict[str, str | Se
     return env
 
 
+def read_plain_command(value: object) -> tuple[str, ...]:
+    """The words of one that is a list of texts, by the rules of the model; ValueError for any other, whatever the model says."""
+    if type(value) is not list or not value or len(value) > COMMAND_WORDS_MAX or set(map(type, value)) != _TEXTS:
+        raise ValueError
+    return tuple(check_command(value))
+
+
+def read_plain_env(value: object) -> tuple[tuple[str, str], ...]:
+    """Variables that are texts, all of them, by the rules of the model; ValueError for any other."""
+    if type(value) is not dict or len(value) > ENV_MAX or not set(map(type, value.values())) <= _TEXTS:
+        raise ValueError
+    return tuple(_check_env(value).items())  # type: ignore[arg-type]
+
+
 def _check_names(references: "dict[str, SecretRefDocument]") -> "dict[str, SecretRefDocument]":
     names.read_env(dict.fromkeys(references, ""))
     return references
@@ -112,10 +129,17 @@ Labels = Annotated[
 ]
 Command = Annotated[
     list[str],
-    Field(max_length=4096),
+    Field(max_length=COMMAND_WORDS_MAX),
     BeforeValidator(_read_command),
     AfterValidator(check_command),
-    WithJsonSchema({"anyOf": [{"type": "array", "maxItems": 4096, "items": {"type": "string"}}, {"type": "string"}]}),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "array", "maxItems": COMMAND_WORDS_MAX, "items": {"type": "string"}},
+                {"type": "string"},
+            ]
+        }
+    ),
 ]
 Cpu = Annotated[
     int,
@@ -198,12 +222,12 @@ EnvValue = Annotated[
 ]
 Env = Annotated[
     dict[str, EnvValue],
-    Field(max_length=1000, json_schema_extra={"propertyNames": {"pattern": names.ENV_NAME_PATTERN}}),
+    Field(max_length=ENV_MAX, json_schema_extra={"propertyNames": {"pattern": names.ENV_NAME_PATTERN}}),
     AfterValidator(_check_env),
 ]
 SecretEnv = Annotated[
     dict[str, SecretRefDocument],
-    Field(max_length=1000, json_schema_extra={"propertyNames": {"pattern": names.ENV_NAME_PATTERN}}),
+    Field(max_length=ENV_MAX, json_schema_extra={"propertyNames": {"pattern": names.ENV_NAME_PATTERN}}),
     AfterValidator(_check_names),
 ]
 SecretFiles = Annotated[dict[SecretKey, SecretRefDocument], Field(max_length=SECRET_FILES_MAX)]

@@ -1,13 +1,14 @@
 """Manifests out of request bodies, one or a batch: each part judged once, and known again by its very bytes.
 
-Thousands of submits differ in little: a sweep in its names, a loop in nothing. The judge is `job.read_manifest`; what it said of
-a spec is remembered as long as there is room; metadata is judged apart, and remembered unless it gives a name. A body is cut into
-its parts by a reader that looks at the outermost fields only, so one with anything unusual about it, and one with any fault, is
-read and judged whole, by the same judge: that is where all the words for faults come from.
+Thousands of submits differ in little: a sweep in its variables and arguments, a loop in nothing. The judge is `job.read_manifest`;
+what it said of a spec is remembered as long as there is room, and so is what it said of all that is not command and variables,
+which are judged apart where they are plain. So is metadata, which is remembered unless it gives a name. A body is cut into its
+parts by a reader that looks at the outermost fields only, so one with anything unusual about it, and one with any fault, is read
+and judged whole, by the same judge: that is where all the words for faults come from.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
@@ -18,11 +19,20 @@ from windlass.core.model.submission import Submission
 from windlass.wire.bulk import read_bulk
 from windlass.wire.documents import DocumentLimits, read_json, read_one
 from windlass.wire.faults import validate
-from windlass.wire.job import NO_POOLS, MayReach, MetadataDocument, anywhere, pairs, read_manifest
+from windlass.wire.job import (
+    NO_POOLS,
+    MayReach,
+    MetadataDocument,
+    anywhere,
+    pairs,
+    read_manifest,
+    read_plain_command,
+    read_plain_env,
+)
 
 K = TypeVar("K")
 V = TypeVar("V")
-Labels = tuple[tuple[str, str], ...]
+Pairs = tuple[tuple[str, str], ...]
 
 _SpecKey = tuple[str, str, bytes]
 """The manifest's version and kind go along: what a spec may say depends on them."""
@@ -47,11 +57,12 @@ class Manifests:
         self._pools = pools
         self._preset_image = preset_image
         self._specs: dict[_SpecKey, Submission] = {}
-        self._labels: dict[bytes, Labels] = {}
+        self._frames: dict[_SpecKey, Submission] = {}
+        self._labels: dict[bytes, Pairs] = {}
 
     def __len__(self) -> int:
         """Verdicts remembered."""
-        return len(self._specs) + len(self._labels)
+        return len(self._specs) + len(self._frames) + len(self._labels)
 
     def read_json(self, raw: bytes, *, limits: DocumentLimits) -> Submission:
         parts = _cut_one(raw)
@@ -98,11 +109,26 @@ class Manifests:
         key = (parts.api_version, parts.kind, bytes(parts.spec))
         judged = self._specs.get(key)
         if judged is None:
-            spec = read_json(key[2], limits=limits)
-            judged = self.judge({"apiVersion": parts.api_version, "kind": parts.kind, "spec": spec})
+            judged = self._judge_spec(parts, read_json(key[2], limits=limits))
             if len(key[2]) <= _PART_BYTES_MAX:
                 _remember(self._specs, key, judged)
         return judged if parts.metadata is UNSET else self._with_metadata(judged, bytes(parts.metadata), limits)
+
+    def _judge_spec(self, parts: "_Parts", spec: Any) -> Submission:
+        try:
+            frame, command, env = _take_apart(spec)
+        except ValueError:
+            return self._judge_as(parts, spec)
+        key = (parts.api_version, parts.kind, _write(frame))
+        judged = self._frames.get(key)
+        if judged is None:
+            judged = self._judge_as(parts, frame)
+            if len(key[2]) <= _PART_BYTES_MAX:
+                _remember(self._frames, key, judged)
+        return replace(judged, spec=replace(judged.spec, command=command, env=env))
+
+    def _judge_as(self, parts: "_Parts", spec: Any) -> Submission:
+        return self.judge({"apiVersion": parts.api_version, "kind": parts.kind, "spec": spec})
 
     def _with_metadata(self, judged: Submission, raw: bytes, limits: DocumentLimits) -> Submission:
         labels = self._labels.get(raw)
@@ -130,6 +156,8 @@ class _Batch(Struct, forbid_unknown_fields=True):
 
 _one: Final = msgspec.json.Decoder(_Parts).decode
 _batch: Final = msgspec.json.Decoder(_Batch).decode
+_write: Final = msgspec.json.Encoder(decimal_format="number").encode  # as text, 1 and "1" would be one
+_A_COMMAND: Final = ["true"]
 
 
 def _cut_one(raw: bytes) -> _Parts | None:
@@ -159,6 +187,18 @@ def _are_all_parts(raw: bytes, items: Sequence[_Parts]) -> bool:
         and raw.count(b'"metadata"') == sum([parts.metadata is not UNSET for parts in items])
         and b"\\u" not in raw
     )
+
+
+def _take_apart(spec: Any) -> tuple[dict[str, Any], tuple[str, ...], Pairs]:
+    """The frame, with any command in the place of its own, the command, and the variables. ValueError where one of these is not
+    plain, or speaks of the other: such a spec is judged whole."""
+    if type(spec) is not dict or "secretEnv" in spec:
+        raise ValueError
+    command = read_plain_command(spec.get("command"))
+    env = read_plain_env(spec["env"]) if "env" in spec else ()
+    frame = {**spec, "command": _A_COMMAND}
+    frame.pop("env", None)
+    return frame, command, env
 
 
 def _inside(limits: DocumentLimits, *, levels: int) -> DocumentLimits:
