@@ -42,6 +42,7 @@ from windlass.observe.metrics import ApiMetrics
 from windlass.ports.fetcher import Fetcher
 from windlass.ports.signer import Signer
 from windlass.wire import schema
+from windlass.wire.accepted import AcceptedAnswers
 from windlass.wire.manifests import Manifests
 from windlass.wire.pool import PoolDocument
 from windlass.wire.pooling import ScaleRequest
@@ -117,6 +118,7 @@ def create_app(
             pools=plane.pool_runtimes,
             may_reach=fetcher.may_reach,
         ),
+        accepted=AcceptedAnswers(plane.clock.wall),
         rates=rates or Rates(),
         signer=signer,
         has_open_metrics=has_open_metrics,

@@ -21,6 +21,7 @@ from windlass.core.model.tenant import Tenant
 from windlass.observe.metrics import ApiMetrics
 from windlass.ports.fetcher import Fetcher
 from windlass.ports.signer import Signer
+from windlass.wire.accepted import AcceptedAnswers
 from windlass.wire.faults import invalid, show
 from windlass.wire.manifests import Manifests
 from windlass.wire.tenant import QuotaDocument
@@ -56,6 +57,7 @@ class Context:
     limits: ApiLimits
     seats: Seats
     manifests: Manifests
+    accepted: AcceptedAnswers
     rates: Rates
     signer: Signer
     has_open_metrics: bool

@@ -17,8 +17,8 @@ from windlass.api.context import Context, context_of, writer_of
 from windlass.core.errors import Invalid
 from windlass.core.model.job import Job, JobSpec
 from windlass.core.model.submission import Idempotency, Submission
+from windlass.wire.accepted import AcceptedAnswers
 from windlass.wire.documents import JSON_TYPE, DocumentLimits
-from windlass.wire.render import job_manifest
 
 IDEMPOTENCY_HEADER: Final = "idempotency-key"
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,200}", re.ASCII)
@@ -27,7 +27,7 @@ _KEY: Final = re.compile(r"[\x21-\x7e]{1,200}", re.ASCII)
 async def submit_job(request: Request) -> Response:
     context, caller = context_of(request), await writer_of(request)
     raw, submission = await _read_manifest(request, context)
-    render = _Rendering(context)
+    render = _Rendering(context.accepted)
     accepted = await context.plane.intake.submit(
         caller.tenant, submission, idempotency=_idempotency(request, raw), render=render
     )
@@ -81,12 +81,12 @@ async def _read_manifest(request: Request, context: Context) -> tuple[bytes, Sub
 class _Rendering:
     """The answer's bytes, made once: what is stored under an idempotency key is what is sent."""
 
-    def __init__(self, context: Context) -> None:
-        self._wall = context.plane.clock.wall
+    def __init__(self, answers: AcceptedAnswers) -> None:
+        self._answers = answers
         self._made: bytes | None = None
 
     def __call__(self, job: Job, spec: JobSpec) -> bytes:
-        self._made = msgspec.json.encode(job_manifest(job, spec, wall=self._wall))
+        self._made = self._answers.write(job, spec)
         return self._made
 
     def body(self, job: Job, spec: JobSpec) -> bytes:

@@ -64,9 +64,13 @@ def job_manifest(
         "apiVersion": API_VERSION,
         "kind": job.kind.value,
         "metadata": metadata,
-        "spec": _spec(spec, job, pools=job.shape.pools, node_labels=job.shape.labels),
+        "spec": spec_of_job(job, spec),
         "status": status,
     }
+
+
+def spec_of_job(job: Job, spec: JobSpec) -> dict[str, Any]:
+    return _spec(spec, job, pools=job.shape.pools, node_labels=job.shape.labels)
 
 
 def spec_document(asked: Submission) -> dict[str, Any]:
