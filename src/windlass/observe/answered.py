@@ -15,7 +15,19 @@ from prometheus_client.registry import Collector
 _BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-class _Tally:
+class Tally(Collector):
+    """One number that only grows."""
+
+    def __init__(self, name: str, words: str) -> None:
+        self.count = 0
+        self._name = name
+        self._words = words
+
+    def collect(self) -> Iterator[Metric]:
+        yield CounterMetricFamily(self._name, self._words, value=self.count)
+
+
+class _Spans:
     """Of one route, method and status. The last bucket is for what took longer than any bound."""
 
     __slots__ = ("buckets", "seconds")
@@ -29,13 +41,13 @@ class Answered(Collector):
     """Counted on the event loop, read by the thread that writes the page: a number that is one behind does no harm."""
 
     def __init__(self) -> None:
-        self._tallies: dict[tuple[str, str, int], _Tally] = {}
+        self._tallies: dict[tuple[str, str, int], _Spans] = {}
 
     def note(self, route: str, method: str, status: int, seconds: float) -> None:
         key = (route, method, status)
         tally = self._tallies.get(key)
         if tally is None:
-            tally = self._tallies[key] = _Tally()
+            tally = self._tallies[key] = _Spans()
         tally.buckets[bisect_left(_BOUNDS, seconds)] += 1
         tally.seconds += seconds
 
@@ -48,7 +60,7 @@ class Answered(Collector):
             "From the head of the request to the end of the answer.",
             labels=("route", "method"),
         )
-        together: defaultdict[tuple[str, str], _Tally] = defaultdict(_Tally)
+        together: defaultdict[tuple[str, str], _Spans] = defaultdict(_Spans)
         for (route, method, status), tally in list(self._tallies.items()):
             counts.add_metric((route, method, str(status)), sum(tally.buckets))
             whole = together[route, method]

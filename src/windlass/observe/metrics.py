@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
 from windlass.core.compiled import IS_COMPILED
 from windlass.core.scaling import PoolFigures
-from windlass.observe.answered import Answered
+from windlass.observe.answered import Answered, Tally
 from windlass.observe.pools import PoolMetrics
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -27,7 +27,8 @@ class ApiMetrics:
         self._answered = Answered()
         registry.register(self._answered)
         self._streams = Gauge("windlass_api_streams_open", "Followers of logs and events.", registry=registry)
-        self._accepted = Counter("windlass_jobs_accepted_total", "Jobs accepted.", registry=registry)
+        self._accepted = Tally("windlass_jobs_accepted_total", "Jobs accepted.")
+        registry.register(self._accepted)
         self._jobs = Gauge("windlass_jobs", "Jobs by state.", ("state",), registry=registry)
         self._sla = Gauge(
             "windlass_jobs_sla", "Waiting jobs by how near their deadline is.", ("state",), registry=registry
@@ -45,7 +46,7 @@ class ApiMetrics:
         self._answered.note(route, method, status, seconds)
 
     def accepted(self, count: int = 1) -> None:
-        self._accepted.inc(count)
+        self._accepted.count += count
 
     def jobs(self, by_state: Mapping[str, int]) -> None:
         """All states at once; one that is not named has no jobs any more."""

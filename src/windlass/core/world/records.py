@@ -200,6 +200,7 @@ _TYPES: Final[dict[Table, Any]] = {
     Table.SEALED: Sealed,
     Table.OUTBOX: Outgoing,
 }
+_BY_NAME: Final = {table.value: table for table in Table}
 _DECODERS: Final = {table: msgspec.json.Decoder(kind) for table, kind in _TYPES.items()}
 _ENCODER: Final = msgspec.json.Encoder()
 
@@ -224,7 +225,8 @@ def parse_key(key: str) -> tuple[Table, str] | None:
     if not key.startswith(ROOT):
         return None
     table, slash, rest = key[len(ROOT) :].partition("/")
-    return (Table(table), rest) if slash else None
+    known = _BY_NAME.get(table)
+    return (known, rest) if slash and known is not None else None
 
 
 def encode(record: Record) -> bytes:
