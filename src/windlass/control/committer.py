@@ -30,6 +30,9 @@ log = structlog.get_logger()
 Listener = Callable[[Sequence[Entry], int], None]
 """Called with the entries of a batch and its revision as soon as it is durable, in order."""
 
+_TURNS_GATHERED = 6
+"""Of the loop, some ten microseconds each when nothing is to be done. What is at the door when a commit begins takes two or three
+to have decided; without them a flood is committed in twice as many pieces, and a submit costs a sixth more processor time."""
 _MARK_BYTES = 256
 """Room for the number that goes along with every commit."""
 _READ_BACK_TRIES = 20
@@ -101,8 +104,8 @@ class Committer:
             await self._wake.wait()
             self._wake = anyio.Event()
             while len(self._world.journal):
-                # Who decides in the same turn goes along. No longer: answers and new requests are worked on meanwhile.
-                await anyio.lowlevel.checkpoint()
+                for _ in range(_TURNS_GATHERED):  # who decides meanwhile goes along
+                    await anyio.lowlevel.checkpoint()
                 await self._commit_one()
 
     async def _commit_one(self) -> None:
