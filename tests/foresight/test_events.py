@@ -18,6 +18,7 @@ from windlass.adapters.readmodel.sqlite import SqliteReadTables
 from windlass.cli.traces import read_trace
 from windlass.core.errors import Invalid
 from windlass.core.foresight.eventlog import read_event_log
+from windlass.core.foresight.measures import compare
 from windlass.core.foresight.simulate import simulate
 from windlass.core.foresight.swf import TenantBy
 from windlass.core.foresight.variant import parse_variant
@@ -263,6 +264,68 @@ def test_of_workers_that_came_and_went_a_replay_has_as_many_as_there_were_at_onc
     ]
     (pool,) = read_event_log(lines).pools
     assert (pool.name, pool.nodes) == ("grow", 2)
+
+
+def node_line(kind: str, node: str, seconds: int, cpu: int = 0, *, pool: str = "local") -> str:
+    has = {"capacity": {"cpu": str(cpu), "memory": "8Gi"}} if cpu else {}
+    at = f"2026-01-01T00:{seconds // 60:02}:{seconds % 60:02}Z"
+    return msgspec.json.encode({"kind": kind, "at": at, "node": node, "pool": pool, **has}).decode()
+
+
+def job_lines(name: str, came: int, ran: int, cpu: int) -> list[str]:
+    """That it began when it came is not what is replayed; how long it took is."""
+    asked = {"resources": {"cpu": str(cpu), "memory": "1Gi"}}
+    common = {"job": name, "name": name, "tenant": "local"}
+    moments = (("Accepted", came), ("Running", came), ("Succeeded", came + ran))
+    return [
+        msgspec.json.encode(
+            {"kind": kind, "at": f"2026-01-01T00:{at // 60:02}:{at % 60:02}Z", **common}
+            | ({"asked": asked} if kind == "Accepted" else {})
+        ).decode()
+        for kind, at in moments
+    ]
+
+
+def test_a_node_that_changes_its_size_is_one_node_in_a_replay_and_changes_there_too() -> None:
+    """Three jobs of two cores each: side by side on four cores, one after the other on two."""
+    lines = [
+        node_line("NodeJoined", "n1", 0, cpu=8),
+        node_line("NodeChanged", "n1", 1, cpu=4),
+        *job_lines("a", 10, 60, cpu=2),
+        *job_lines("b", 10, 60, cpu=2),
+        node_line("NodeChanged", "n1", 90, cpu=2),
+        node_line("NodeCordoned", "n1", 91, cpu=2),
+        *job_lines("c", 100, 30, cpu=2),
+        *job_lines("d", 100, 30, cpu=2),
+    ]
+    trace = read_event_log(lines)
+    (pool,) = trace.pools
+    assert (pool.name, pool.nodes, pool.each.cpu_millis) == ("local", 1, 4_000)
+    report = compare(trace, [parse_variant("wfq")])
+    assert report.nodes == 1
+    outcome = simulate(trace, parse_variant("wfq"))
+    began = {trace.jobs[run.job].name: run.began // 1000 for run in outcome.runs}
+    assert began == {"a": 0, "b": 0, "c": 90, "d": 120}
+    (figures,) = report.figures
+    assert figures.utilisation == round((2 * 60 * 2 + 2 * 30 * 2) / (80 * 4 + 70 * 2), 4)
+    assert max(figures.busy) == 1
+
+
+def test_workers_of_a_new_size_take_the_places_of_the_old_ones_in_a_replay() -> None:
+    lines = [
+        *(node_line("NodeJoined", node, 0, cpu=1, pool="grow") for node in "ab"),
+        *job_lines("first", 10, 10, cpu=1),
+        *(node_line("NodeRemoved", node, 60, pool="grow") for node in "ab"),
+        *(node_line("NodeJoined", node, 90, cpu=4, pool="grow") for node in "cde"),
+        *job_lines("large", 100, 10, cpu=4),
+    ]
+    trace = read_event_log(lines)
+    assert [(pool.name, pool.nodes, pool.each.cpu_millis) for pool in trace.pools] == [
+        ("grow", 2, 1_000),
+        ("grow~2", 1, 4_000),
+    ]
+    outcome = simulate(trace, parse_variant("wfq pool.grow=1"))
+    assert [run.node for run in outcome.runs] == ["grow/00001", "grow/00001"]
 
 
 def test_jobs_that_were_run_are_replayed_in_the_same_order(server: WindlassServer, tmp_path: Path) -> None:

@@ -171,4 +171,4 @@ def _check_names(variants: Sequence[Variant]) -> None:
 
 
 def _on_pools(trace: Trace, pools: Sequence[SimPool]) -> Trace:
-    return replace(trace, pools=tuple(pools)) if pools else trace
+    return replace(trace, pools=tuple(pools), resizes=()) if pools else trace

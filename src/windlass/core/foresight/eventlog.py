@@ -1,19 +1,19 @@
 """Our own past as a trace: the events that `windlass events --all -o json` writes, one JSON document per line.
 
 A job is submitted again when it was accepted (or released, if it was held back), and takes as long as its last run did. Jobs that
-never ran, or are not over, are left out. The nodes that the log saw joining are the cluster.
+never ran, or are not over, are left out. The cluster are the nodes that the log saw joining, each with the size it had at the time.
 """
 
 import re
-from collections import Counter
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
-from windlass.core.foresight.trace import BYTES, JOBS_MAX, LineFaults, SimPool, Trace, TracedJob, in_order
+from windlass.core.foresight.trace import BYTES, JOBS_MAX, LineFaults, Resize, SimPool, Trace, TracedJob, in_order
 from windlass.core.model.ids import Millis, PoolId, TenantId
 from windlass.core.model.resources import Resources
 
@@ -65,24 +65,54 @@ class _Life:
         self.ended: int | None = None
 
 
+class _Seat:
+    """What one node of a pool was in the course of time: one node that changed, or workers one after the other."""
+
+    __slots__ = ("node", "sizes")
+
+    def __init__(self, node: str, since: int, has: Resources) -> None:
+        self.node = node
+        """Who is on it now; empty: nobody."""
+        self.sizes = [(since, has)]
+
+    @property
+    def size(self) -> Resources:
+        return self.sizes[-1][1]
+
+    def size_at(self, moment: int) -> Resources:
+        """Before it was there at all, what it came with."""
+        return next((has for since, has in reversed(self.sizes) if since <= moment), self.sizes[0][1])
+
+
 class _Nodes:
-    """Those that were there, by pool and size: of workers that came and went, as many as there were at once."""
+    """Those that were there, by pool: of workers that came and went, as many as there were at once."""
 
     def __init__(self) -> None:
-        self.most: Counter[tuple[str, Resources]] = Counter()
-        self._there: Counter[tuple[str, Resources]] = Counter()
-        self._kind_of: dict[str, tuple[str, Resources]] = {}
+        self.seats: defaultdict[str, list[_Seat]] = defaultdict(list)
+        self._on: dict[str, tuple[str, _Seat]] = {}
 
-    def join(self, node: str, pool: str, has: Resources) -> None:
-        self.leave(node)
-        kind = self._kind_of[node] = pool, has
-        self._there[kind] += 1
-        self.most[kind] = max(self.most[kind], self._there[kind])
+    def join(self, node: str, pool: str, has: Resources, at: int) -> None:
+        """Also of one that is there already: then it has changed, if anything."""
+        before, seat = self._on.get(node, ("", None))
+        if seat is None or before != pool:
+            self.leave(node)
+            seat = self._free(pool, has)
+            if seat is None:
+                seat = _Seat(node, at, has)
+                self.seats[pool].append(seat)
+            seat.node = node
+            self._on[node] = pool, seat
+        if seat.size != has:
+            seat.sizes.append((at, has))
 
     def leave(self, node: str) -> None:
-        kind = self._kind_of.pop(node, None)
-        if kind is not None:
-            self._there[kind] -= 1
+        if node in self._on:
+            self._on.pop(node)[1].node = ""
+
+    def _free(self, pool: str, has: Resources) -> _Seat | None:
+        """One of its size, if there is one: then nothing has changed."""
+        free = [seat for seat in self.seats[pool] if not seat.node]
+        return next((seat for seat in free if seat.size == has), free[0] if free else None)
 
 
 def read_event_log(lines: Iterable[str]) -> Trace:
@@ -102,14 +132,15 @@ def read_event_log(lines: Iterable[str]) -> Trace:
             break
     faults.check()
     ran = [life for life in lives.values() if life.began is not None and life.ended is not None]
-    jobs, pools = [_job(life) for life in ran], _pools(nodes.most)
-    return Trace(jobs=in_order(_on(jobs, pools)), pools=tuple(pools), left_out=len(lives) - len(ran))
+    jobs, begins = [_job(life) for life in ran], min((life.came for life in ran), default=0)
+    pools, resizes = _pools(nodes.seats, begins)
+    return Trace(jobs=in_order(_on(jobs, pools)), pools=tuple(pools), resizes=resizes, left_out=len(lives) - len(ran))
 
 
 def _take(line: _Line, lives: dict[str, _Life], nodes: _Nodes) -> None:
     at = _millis(line.at)
     if line.capacity is not None:
-        nodes.join(line.node, line.pool, _resources(line.capacity))
+        nodes.join(line.node, line.pool, _resources(line.capacity), at)
     elif line.kind == "NodeRemoved":
         nodes.leave(line.node)
     if line.kind == "Accepted" and line.asked is not None:
@@ -144,15 +175,27 @@ def _job(life: _Life) -> TracedJob:
     )
 
 
-def _pools(kinds: Counter[tuple[str, Resources]]) -> list[SimPool]:
-    """Nodes of a pool that differ become pools of their own, `NAME~2` and so on: a pool of a simulation has equal nodes."""
-    seen: Counter[str] = Counter()
-    pools = []
-    for (name, each), count in sorted(kinds.items(), key=lambda kind: (kind[0][0], -kind[1], str(kind[0][1]))):
-        seen[name] += 1
-        shown = name if seen[name] == 1 else f"{name}~{seen[name]}"
-        pools.append(SimPool(name=PoolId(shown), nodes=count, each=each))
-    return pools
+def _pools(seats: Mapping[str, list[_Seat]], begins: int) -> tuple[list[SimPool], tuple[Resize, ...]]:
+    """As they were when the first job came, and what changed since.
+
+    Nodes of a pool that differ then become pools of their own, `NAME~2` and so on: a pool of a simulation has equal nodes.
+    """
+    pools, resizes = list[SimPool](), list[Resize]()
+    for name, all_of_it in sorted(seats.items()):
+        alike: defaultdict[Resources, list[_Seat]] = defaultdict(list)
+        for seat in all_of_it:
+            alike[seat.size_at(begins)].append(seat)
+        kinds = sorted(alike.items(), key=lambda kind: (-len(kind[1]), str(kind[0])))
+        for part, (each, equal) in enumerate(kinds, start=1):
+            pool = PoolId(name if part == 1 else f"{name}~{part}")
+            pools.append(SimPool(name=pool, nodes=len(equal), each=each))
+            resizes += [
+                Resize(at=Millis(at - begins), pool=pool, number=number, each=has)
+                for number, seat in enumerate(equal, start=1)
+                for at, has in seat.sizes[1:]
+                if at > begins
+            ]
+    return pools, tuple(sorted(resizes, key=lambda one: one.at))
 
 
 def _on(jobs: list[TracedJob], pools: list[SimPool]) -> list[TracedJob]:

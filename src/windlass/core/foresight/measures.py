@@ -103,8 +103,7 @@ def measure(trace: Trace, outcome: Outcome) -> Figures:
     first = _first_starts(runs)
     waits = sorted(began - jobs[number].at for number, began in first.items())
     held = [(run.began, run.ended, jobs[run.job].needs.cpu_millis) for run in runs]
-    room = sum(pool.nodes * pool.each.cpu_millis for pool in outcome.pools)
-    available = room * end - sum(each.cpu_millis * away for each, away in outcome.away_ms)
+    room = _until(outcome.room, end)
     due = [number for number, job in enumerate(jobs) if job.due_ms is not None]
     accepted = len(jobs) - len(outcome.refused_jobs)
     return Figures(
@@ -114,7 +113,7 @@ def measure(trace: Trace, outcome: Outcome) -> Figures:
         never_started=accepted - len(first),
         lost_runs=sum(run.is_lost for run in runs),
         waits=_waits(waits),
-        utilisation=_ratio(sum((to - since) * size for since, to, size in held), available),
+        utilisation=_ratio(_area(held), _area(room)),
         jain=_jain(trace, outcome, first, end),
         due=len(due),
         missed=sum(first.get(number, end + 1) - jobs[number].at > (jobs[number].due_ms or 0) for number in due),
@@ -123,10 +122,20 @@ def measure(trace: Trace, outcome: Outcome) -> Figures:
         events=outcome.events,
         refusals=outcome.refused,
         tenants=_by_tenant(trace, runs, first),
-        busy=tuple(_ratio(part, room * end // CURVE_POINTS) for part in spread(held, end, CURVE_POINTS)),
+        busy=tuple(map(_ratio, spread(held, end, CURVE_POINTS), spread(room, end, CURVE_POINTS))),
         waiting=_queue_lengths(trace, outcome, first, end),
         wait_quantiles_ms=tuple(Millis(percentile(waits, at)) for at in _QUANTILES),
     )
+
+
+def _area(intervals: Iterable[Interval]) -> int:
+    return sum((to - since) * size for since, to, size in intervals)
+
+
+def _until(steps: Sequence[tuple[Millis, int]], end: Millis) -> list[Interval]:
+    """What is so from each moment on, until the next one."""
+    ends = [*(at for at, _ in steps[1:]), end]
+    return [(since, min(to, end), size) for (since, size), to in zip(steps, ends, strict=True) if since < min(to, end)]
 
 
 def percentile(ordered: Sequence[int], percent: int) -> int:

@@ -5,10 +5,10 @@ that go or come back, then submissions, then timers, then the World places until
 Who may run, who is next and where is decided by `submit`, `place` and `observe` alone, as on a server.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -66,8 +66,8 @@ class Outcome(Struct, frozen=True, kw_only=True):
     refused_jobs: frozenset[int]
     events: int
     """What `windlass events` would show for the jobs: accepted, scheduled, running, over."""
-    away_ms: tuple[tuple[Resources, Millis], ...] = ()
-    """Capacity of nodes that were lost, and for how long."""
+    room: tuple[tuple[Millis, int], ...]
+    """Millicores of all nodes that were there, from each moment on at which that changed."""
 
 
 def simulate(trace: Trace, variant: Variant, *, told: Told | None = None) -> Outcome:
@@ -94,12 +94,16 @@ class _Replay:
         self._over = 0
         self._events = 0
         self._outages = _Outages(variant, self._pools)
+        self._resizes = deque(trace.resizes)
+        self._cores = sum(pool.nodes * pool.each.cpu_millis for pool in self._pools)
+        self._room = [(Millis(0), self._cores)]
         self._idle_timers = 0
 
     def run(self) -> Outcome:
         self._furnish()
         while (now := self._next_moment()) is not None:
             self._end_runs(now)
+            self._resize_nodes(now)
             self._change_nodes(now)
             self._submit(now)
             self._pass_time(now)
@@ -112,7 +116,7 @@ class _Replay:
             refused=tuple(self._refused.most_common()),
             refused_jobs=frozenset(self._refused_jobs),
             events=self._events,
-            away_ms=self._outages.account(self._runs),
+            room=tuple(self._room),
         )
 
     def _furnish(self) -> None:
@@ -132,8 +136,10 @@ class _Replay:
             moments.append(jobs[self._next].at)
         if ends:
             moments.append(ends[0][0])
-        if self._outages.next_at is not None and (moments or self._numbers):
-            moments.append(self._outages.next_at)
+        resized_at = self._resizes[0].at if self._resizes else None
+        changes = [at for at in (self._outages.next_at, resized_at) if at is not None]
+        if moments or self._numbers:
+            moments += changes
         due = self._world.next_due()
         if due is not None and (moments or self._may_still_wake()):
             moments.append(due)
@@ -179,8 +185,22 @@ class _Replay:
             if state is not NodeState.ACTIVE:
                 for key in sorted(self._world.tables.runs_on.get(node, ())):
                     self._end(self._world.tables.runs[key], now, RunState.LOST)
-            known = self._world.tables.nodes[node]
-            self._world.set_node(replace(known, state=state), now=now)
+            self._change(node, now, state=state)
+
+    def _resize_nodes(self, now: Millis) -> None:
+        """What runs there goes on, as it does on a server."""
+        while self._resizes and self._resizes[0].at <= now:
+            resize = self._resizes.popleft()
+            node = _node_id(resize.pool, resize.number)
+            if node in self._world.tables.nodes:  # unless the variant has fewer
+                self._change(node, now, capacity=resize.each, gpu_ids=_gpus(resize.each))
+
+    def _change(self, node: NodeId, now: Millis, **changes: Any) -> None:
+        before = self._world.tables.nodes[node]
+        after = replace(before, **changes)
+        self._world.set_node(after, now=now)
+        self._cores += _there(after) - _there(before)
+        self._room.append((now, self._cores))
 
     def _submit(self, now: Millis) -> None:
         jobs = self._trace.jobs
@@ -252,16 +272,13 @@ class _Outages:
     """The variant's losses, as single nodes that go and come back."""
 
     def __init__(self, variant: Variant, pools: tuple[SimPool, ...]) -> None:
-        self._each = {pool.name: pool.each for pool in pools}
         self._changes: list[tuple[Millis, int, NodeId, NodeState]] = []
-        self._gone: list[tuple[NodeId, Millis, Millis | None]] = []
         for number, loss in enumerate(variant.losses):
             for node in _victims(loss.pool, loss.nodes, pools):
                 back = Millis(loss.at + loss.lasts) if loss.lasts is not None else None
                 self._changes.append((loss.at, number, node, NodeState.INACTIVE))
                 if back is not None:
                     self._changes.append((back, number, node, NodeState.ACTIVE))
-                self._gone.append((node, loss.at, back))
         heapify(self._changes)
 
     @property
@@ -274,14 +291,6 @@ class _Outages:
             _, _, node, state = heappop(self._changes)
             changes.append((node, state))
         return changes
-
-    def account(self, runs: list[Served]) -> tuple[tuple[Resources, Millis], ...]:
-        """What was missing until the last run ended."""
-        end = max((run.ended for run in runs), default=Millis(0))
-        return tuple(
-            (self._each[pool_of(node)], Millis(max(0, min(end, end if back is None else back) - at)))
-            for node, at, back in self._gone
-        )
 
 
 def check_tenants(trace: Trace, variant: Variant) -> None:
@@ -325,15 +334,19 @@ def nodes_of(pools: tuple[SimPool, ...]) -> list[Node]:
             id=_node_id(pool.name, number),
             pool=pool.name,
             capacity=pool.each,
-            gpu_ids=tuple(f"gpu-{gpu}" for gpu in range(pool.each.gpus)),
+            gpu_ids=_gpus(pool.each),
         )
         for pool in pools
         for number in range(1, pool.nodes + 1)
     ]
 
 
-def pool_of(node: NodeId) -> PoolId:
-    return PoolId(node.rpartition("/")[0])
+def _gpus(each: Resources) -> tuple[str, ...]:
+    return tuple(f"gpu-{gpu}" for gpu in range(each.gpus))
+
+
+def _there(node: Node) -> int:
+    return node.capacity.cpu_millis if node.state is NodeState.ACTIVE else 0
 
 
 def _node_id(pool: PoolId, number: int) -> NodeId:

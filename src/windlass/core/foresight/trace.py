@@ -44,11 +44,23 @@ class SimPool(Struct, frozen=True, kw_only=True):
     each: Resources
 
 
+class Resize(Struct, frozen=True, kw_only=True):
+    """From a moment on, one node of a pool has another size."""
+
+    at: Millis
+    pool: PoolId
+    number: int
+    """Which node of it, from 1 on."""
+    each: Resources
+
+
 class Trace(Struct, frozen=True, kw_only=True):
     jobs: tuple[TracedJob, ...]
     """By moment; at the same moment, in the order of the file."""
     pools: tuple[SimPool, ...]
-    """The cluster it was recorded on or made for."""
+    """The cluster it was recorded on or made for, as it was when the first job came."""
+    resizes: tuple[Resize, ...] = ()
+    """What became of its nodes after that, by moment."""
     left_out: int = 0
     """Entries that say nothing that could be run again: no run time, no processors."""
 
