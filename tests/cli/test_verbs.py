@@ -218,3 +218,10 @@ def test_one_of_many_is_shown_as_one(stub: Stub, windlass: Invoke) -> None:
     for name in ("a", "b"):
         stub.jobs[name] = a_job(name)
     assert "the newest one is shown; --all shows every one" in windlass("get", "jobs", "--limit", "1").stderr
+
+
+def test_events_are_all_of_them_or_the_newest_so_many_and_not_both(stub: Stub, windlass: Invoke) -> None:
+    result = windlass("events", "--all", "--last", "3")
+    assert result.exit_code == 2
+    assert "--all shows everything that is kept, --last the newest so many: give one of them" in result.stderr
+    assert stub.asked == []

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from windlass.cli.command import Command, client_of
 from windlass.cli.names import complete_job
@@ -44,6 +45,9 @@ def events(ctx: click.Context, follow: bool, job: str, last: int, is_all: bool, 
 
     With -o json every event is a document on a line of its own: `windlass simulate` replays such a file.
     """
+    is_last_given = ctx.get_parameter_source("last") is ParameterSource.COMMANDLINE
+    if is_all and is_last_given:
+        raise click.UsageError("--all shows everything that is kept, --last the newest so many: give one of them")
     client, widths = client_of(ctx), list(_LEAST_WIDTHS)
     room = None if form == "wide" else width()
     for events in _happened(client, job, last, is_all=is_all, follow=follow, everyone=everyone):
