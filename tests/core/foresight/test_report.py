@@ -105,10 +105,50 @@ def test_the_command_prints_the_table_and_the_curves_and_writes_what_it_was_aske
         ("a.swf", "--generate", "5"),
         ("--generate", "0"),
         ("--generate", "5", "--variant", "wfq", "--variant", "wfq"),
+        ("--generate", "5", "--pool", "pool-1=2x8", "--pool", "pool-1=1x64"),
     ],
 )
 def test_what_cannot_be_meant_is_a_usage_error(words: tuple[str, ...]) -> None:
     assert type(simulated(*words).exception).__name__ in ("UsageError", "BadParameter")
+
+
+def test_two_pools_of_one_name_are_refused_by_it() -> None:
+    refused = simulated(SHARED, "--pool", "a=2x8", "--pool", "b=1x8", "--pool", "a=1x64").exception
+    assert isinstance(refused, UsageError)
+    assert refused.message.startswith("two pools are called a; ")
+
+
+def test_where_everything_is_refused_it_is_said_how_many_and_why_and_nothing_of_waits(tmp_path: Path) -> None:
+    page = tmp_path / "a.html"
+    words = ("--generate", "20", "--pool", "other=4x64", "--variant", "fifo", "--variant", "wfq")
+    done = simulated(*words, "--html", str(page))
+    why = "refused 20 of 20 jobs: 20 fits-nowhere (no node is in pool pool-1; there are: other)"
+    assert f"fifo, wfq {why}" in done.stdout
+    assert "waited" not in done.output
+    assert "waiting" not in done.output
+    assert "nothing was started" in done.stderr
+    row = next(line for line in done.stdout.splitlines() if line.startswith("wfq "))
+    assert row.split() == ["wfq", "0", "(20", "refused)", "-", "-", "-", "0.0%", "-", "-", "0.00", "0.0s"]
+    assert why in page.read_text()
+    (figures, _) = msgspec.json.decode(simulated(*words, "-o", "json").stdout)["figures"]
+    assert (figures["refused"], figures["waits"], figures["due"]) == (20, None, 0)
+
+
+def test_some_that_are_refused_are_counted_with_the_first_reason_of_each_kind() -> None:
+    done = simulated(SHARED, "--pool", "batch=4x8", "--variant", "wfq")
+    assert done.exception is None
+    (line,) = [line for line in done.stdout.splitlines() if " refused " in line]
+    assert "fits-nowhere (asks for " in line
+
+
+def test_jobs_that_never_start_have_waited(tmp_path: Path) -> None:
+    """The one node is lost before the second job comes, and never comes back."""
+    trace = tmp_path / "two.swf"
+    line = "{number} {at} 0 10 1 -1 -1 1 -1 -1 1 1 1 -1 1 -1 -1 -1\n"
+    trace.write_text("".join(line.format(number=number, at=at) for number, at in ((1, 0), (2, 600))))
+    done = simulated(str(trace), "--pool", "a=1x1", "--variant", "wfq lose=1@5m")
+    assert "1 (1 never)" in done.stdout
+    assert "nobody waited" not in done.stderr
 
 
 def test_more_than_can_be_made_up_is_refused_by_name() -> None:

@@ -14,7 +14,7 @@ from windlass.cli.render import figures
 from windlass.cli.traces import read_trace, write_lines
 from windlass.core.errors import Invalid
 from windlass.core.foresight.generate import Making, generate
-from windlass.core.foresight.measures import Report, compare
+from windlass.core.foresight.measures import Figures, Report, compare
 from windlass.core.foresight.swf import TenantBy, write_swf
 from windlass.core.foresight.trace import SimPool, Trace, parse_pool
 from windlass.core.foresight.variant import PLAIN, Variant, parse_variant
@@ -101,7 +101,9 @@ def simulate(
     if trace is not None:
         _refuse_making()
     wanted = [parse_variant(text) for text in variants] or list(PLAIN)
-    _check_names(wanted)
+    given = [parse_pool(word) for word in pool_words]
+    _check_once("variants", [one.name for one in wanted], "name one: NAME=ORDER")
+    _check_once("pools", [one.name for one in given], "the nodes of a pool are of one size, so name one differently")
     making = Making(
         jobs=jobs or 1,
         seed=seed,
@@ -112,7 +114,7 @@ def simulate(
         load=load,
     )
     found = read_trace(trace, tenant_by=TenantBy(tenant_by)) if trace is not None else generate(making)
-    found = _on_pools(found, [parse_pool(word) for word in pool_words])
+    found = _on_pools(found, given)
     if not found.jobs:
         raise Invalid("there is no job in this trace that could be run", code="trace")
     if saved is not None:
@@ -153,21 +155,34 @@ def _show(report: Report, form: str) -> None:
     say("")
     show_table(figures.HEADINGS, figures.rows(report), form)
     say("")
+    for line in figures.refusals(report):
+        say(line)
+    if not any(one.started for one in report.figures):
+        note("nothing was started, so there is nothing to compare")
+        return
     for line in figures.curves(report, width()):
         say(line)
-    if not any(one.waits.longest_ms for one in report.figures):
-        note("nobody waited, so the variants cannot differ; fewer --nodes, or more --load, would tell them apart")
+    if all(_had_no_wait(one) for one in report.figures):
+        note(f"nobody waited, so the variants cannot differ; {_tighter()} would tell them apart")
     headings, rows = figures.tenant_table(report)
     if rows:
         say("")
         show_table(headings, rows, form)
 
 
-def _check_names(variants: Sequence[Variant]) -> None:
-    names = [variant.name for variant in variants]
+def _had_no_wait(one: Figures) -> bool:
+    return one.waits is not None and not one.waits.longest_ms and not one.never_started
+
+
+def _tighter() -> str:
+    is_made_up = click.get_current_context().params.get("jobs") is not None
+    return "fewer --nodes, or more --load," if is_made_up else "a smaller cluster (--pool)"
+
+
+def _check_once(what: str, names: Sequence[str], remedy: str) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise click.UsageError(f"two variants are called {', '.join(twice)}; name one: NAME=ORDER")
+        raise click.UsageError(f"two {what} are called {', '.join(twice)}; {remedy}")
 
 
 def _on_pools(trace: Trace, pools: Sequence[SimPool]) -> Trace:

@@ -47,13 +47,11 @@ def tenant_table(report: Report) -> tuple[Columns, list[Row]]:
         return columns(TENANT_HEADINGS), []
     waited = [f"P95 {figures.variant.name}" for figures in report.figures]
     headings = columns((*TENANT_HEADINGS, *waited), ("TENANT", 12), "USED", *reversed(waited[1:]))
-    waits = [{one.tenant: one.waits.p95_ms for one in figures.tenants} for figures in report.figures]
+    by_variant = [{one.tenant: one.waits.p95_ms for one in figures.tenants} for figures in report.figures]
     table: list[Row] = []
     for one in report.figures[0].tenants:
-        known = (by_tenant.get(one.tenant) for by_tenant in waits)
-        table.append(
-            (one.tenant, f"{one.jobs:,}", money(one.cost_micros), *("-" if ms is None else wait(ms) for ms in known))
-        )
+        known = (by_tenant.get(one.tenant) for by_tenant in by_variant)
+        table.append((one.tenant, f"{one.jobs:,}", money(one.cost_micros), *map(wait, known)))
     return headings, table
 
 
@@ -93,8 +91,28 @@ def headline(report: Report) -> str:
     )
 
 
-def wait(ms: int) -> str:
-    return "0s" if ms == 0 else span(ms / 1000)
+def wait(ms: int | None) -> str:
+    return "-" if ms is None else "0s" if ms == 0 else span(ms / 1000)
+
+
+def waits(figures: Figures) -> tuple[str, str, str, str]:
+    """Half, 95 and 99 of a hundred, and the longest."""
+    known = figures.waits
+    if known is None:
+        return "-", "-", "-", "-"
+    return wait(known.p50_ms), wait(known.p95_ms), wait(known.p99_ms), wait(known.longest_ms)
+
+
+def refusals(report: Report) -> list[str]:
+    """How many each variant refused, and why; those that did alike in one line."""
+    alike: dict[str, list[str]] = {}
+    for figures in report.figures:
+        reasons = dict(figures.refused_for)
+        parts = [f"{count:,} {code} ({reasons[code]})" for code, count in figures.refusals]
+        if parts:
+            words = f"refused {figures.refused:,} of {_many(report.jobs, 'job')}: {'; '.join(parts)}"
+            alike.setdefault(words, []).append(figures.variant.name)
+    return [f"{', '.join(names)} {words}" for words, names in alike.items()]
 
 
 def money(micros: int) -> str:
@@ -148,13 +166,10 @@ def _many(count: int, what: str) -> str:
 
 
 def _row(figures: Figures) -> Row:
-    waits = figures.waits
     return (
         figures.variant.name,
         started(figures),
-        wait(waits.p50_ms),
-        wait(waits.p95_ms),
-        wait(waits.p99_ms),
+        *waits(figures)[:3],
         f"{figures.utilisation:.1%}",
         jain(figures),
         missed(figures),

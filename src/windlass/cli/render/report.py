@@ -67,7 +67,7 @@ def report_page(report: Report) -> str:
         f"<title>Windlass simulation</title><style>{_STYLE}</style></head><body><main>"
         f"<h1>The same work, {len(report.figures)} way{'s' * (len(report.figures) != 1)}</h1>"
         f"<p>{escape(said.headline(report))}</p>"
-        f"<h2>Figures</h2>{_figures_table(report)}"
+        f"<h2>Figures</h2>{_figures_table(report)}{_refusals(report)}"
         f"<h2>Over time</h2>{_legend(report)}<div class=charts>{''.join(_charts(report))}</div>"
         f"<h2>Tenants that used most</h2>{_tenants(report)}"
         f"<footer>{_FOOT} Windlass {escape(__version__)}.</footer></main></body></html>"
@@ -88,14 +88,14 @@ def _figures_table(report: Report) -> str:
     return f"<div class=card><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
 
 
+def _refusals(report: Report) -> str:
+    return "".join(f"<p>{escape(line)}</p>" for line in said.refusals(report))
+
+
 def _figures_row(number: int, one: Figures, best: set[tuple[int, int]]) -> str:
-    waits = one.waits
     values = (
         said.started(one),
-        said.wait(waits.p50_ms),
-        said.wait(waits.p95_ms),
-        said.wait(waits.p99_ms),
-        said.wait(waits.longest_ms),
+        *said.waits(one),
         f"{one.utilisation:.1%}",
         said.jain(one),
         said.missed(one),
@@ -113,11 +113,14 @@ def _figures_row(number: int, one: Figures, best: set[tuple[int, int]]) -> str:
 
 def _best(figures: Sequence[Figures]) -> set[tuple[int, int]]:
     """Cells that are better than all others of their column: where all are equal nothing is lit."""
+    if not all(one.started for one in figures):
+        return set()  # where nothing was started nothing was lost, spent or late either
+    waits = [one.waits for one in figures if one.waits is not None]
     columns: dict[int, list[float]] = {
-        1: [one.waits.p50_ms for one in figures],
-        2: [one.waits.p95_ms for one in figures],
-        3: [one.waits.p99_ms for one in figures],
-        4: [one.waits.longest_ms for one in figures],
+        1: [one.p50_ms for one in waits],
+        2: [one.p95_ms for one in waits],
+        3: [one.p99_ms for one in waits],
+        4: [one.longest_ms for one in waits],
         5: [-one.utilisation for one in figures],
         6: [-(one.jain or 0) for one in figures],
         7: [one.missed for one in figures],

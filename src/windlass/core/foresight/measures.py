@@ -45,19 +45,23 @@ class Figures(Struct, frozen=True, kw_only=True):
     refused: int
     never_started: int
     lost_runs: int
-    waits: Waits
+    waits: Waits | None
+    """None: nothing started, so of waits there is nothing to say."""
     utilisation: float
     """Core-time that runs held, as part of what the nodes had until the last end."""
     jain: float | None
     """1: whoever waited was given the same for its weight. None: no two tenants ever waited at once."""
     due: int
-    """Jobs with a deadline,"""
+    """Jobs with a deadline that were accepted,"""
     missed: int
     """and those that started after it, or never."""
     cost_micros: Micros
     makespan_ms: Millis
     events: int
     refusals: tuple[tuple[str, int], ...]
+    """By code, most frequent first;"""
+    refused_for: tuple[tuple[str, str], ...]
+    """and of each code what was said of the first."""
     tenants: tuple[TenantFigures, ...]
     """Those that used most."""
     busy: tuple[float, ...]
@@ -65,6 +69,7 @@ class Figures(Struct, frozen=True, kw_only=True):
     waiting: tuple[float, ...]
     """Jobs that wait, over time."""
     wait_quantiles_ms: tuple[Millis, ...]
+    """Empty where nothing started."""
 
 
 class Report(Struct, frozen=True, kw_only=True):
@@ -104,7 +109,7 @@ def measure(trace: Trace, outcome: Outcome) -> Figures:
     waits = sorted(began - jobs[number].at for number, began in first.items())
     held = [(run.began, run.ended, jobs[run.job].needs.cpu_millis) for run in runs]
     room = _until(outcome.room, end)
-    due = [number for number, job in enumerate(jobs) if job.due_ms is not None]
+    due = _due(trace, outcome)
     accepted = len(jobs) - len(outcome.refused_jobs)
     return Figures(
         variant=outcome.variant,
@@ -112,20 +117,30 @@ def measure(trace: Trace, outcome: Outcome) -> Figures:
         refused=len(outcome.refused_jobs),
         never_started=accepted - len(first),
         lost_runs=sum(run.is_lost for run in runs),
-        waits=_waits(waits),
+        waits=_waits(waits) if waits else None,
         utilisation=_ratio(_area(held), _area(room)),
         jain=_jain(trace, outcome, first, end),
         due=len(due),
-        missed=sum(first.get(number, end + 1) - jobs[number].at > (jobs[number].due_ms or 0) for number in due),
+        missed=sum(number not in first or first[number] > latest for number, latest in due.items()),
         cost_micros=Micros(sum(cost(jobs[run.job].needs, Millis(run.ended - run.began)) for run in runs)),
         makespan_ms=end,
         events=outcome.events,
         refusals=outcome.refused,
+        refused_for=outcome.refused_for,
         tenants=_by_tenant(trace, runs, first),
         busy=tuple(map(_ratio, spread(held, end, CURVE_POINTS), spread(room, end, CURVE_POINTS))),
         waiting=_queue_lengths(trace, outcome, first, end),
-        wait_quantiles_ms=tuple(Millis(percentile(waits, at)) for at in _QUANTILES),
+        wait_quantiles_ms=tuple(Millis(percentile(waits, at)) for at in _QUANTILES if waits),
     )
+
+
+def _due(trace: Trace, outcome: Outcome) -> dict[int, int]:
+    """By when each accepted job that has a deadline should have started."""
+    return {
+        number: job.at + job.due_ms
+        for number, job in enumerate(trace.jobs)
+        if job.due_ms is not None and number not in outcome.refused_jobs
+    }
 
 
 def _area(intervals: Iterable[Interval]) -> int:
@@ -250,11 +265,12 @@ def _first_starts(runs: Sequence[Served]) -> dict[int, Millis]:
 
 
 def _waits(ordered: Sequence[int]) -> Waits:
+    """Of at least one."""
     return Waits(
         p50_ms=Millis(percentile(ordered, 50)),
         p95_ms=Millis(percentile(ordered, 95)),
         p99_ms=Millis(percentile(ordered, 99)),
-        longest_ms=Millis(ordered[-1] if ordered else 0),
+        longest_ms=Millis(ordered[-1]),
     )
 
 

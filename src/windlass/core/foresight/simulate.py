@@ -63,6 +63,8 @@ class Outcome(Struct, frozen=True, kw_only=True):
     """In the order they were placed."""
     refused: tuple[tuple[str, int], ...]
     """Submissions that were not accepted, by code."""
+    refused_for: tuple[tuple[str, str], ...]
+    """Of each of these codes, what was said of the first."""
     refused_jobs: frozenset[int]
     events: int
     """What `windlass events` would show for the jobs: accepted, scheduled, running, over."""
@@ -90,6 +92,7 @@ class _Replay:
         self._live: dict[RunId, int] = {}
         self._numbers: dict[JobId, int] = {}
         self._refused: Counter[str] = Counter()
+        self._refused_for: dict[str, str] = {}
         self._refused_jobs: set[int] = set()
         self._over = 0
         self._events = 0
@@ -114,6 +117,7 @@ class _Replay:
             pools=self._pools,
             runs=tuple(self._runs),
             refused=tuple(self._refused.most_common()),
+            refused_for=tuple((code, self._refused_for[code]) for code, _ in self._refused.most_common()),
             refused_jobs=frozenset(self._refused_jobs),
             events=self._events,
             room=tuple(self._room),
@@ -213,6 +217,7 @@ class _Replay:
                 submit(self._world, job.tenant, self._asking.submission(job), job=key, now=now)
             except WindlassError as refusal:
                 self._refused[refusal.code] += 1
+                self._refused_for.setdefault(refusal.code, _words(refusal))
                 self._refused_jobs.add(number)
                 self._over += 1
             else:
@@ -339,6 +344,10 @@ def nodes_of(pools: tuple[SimPool, ...]) -> list[Node]:
         for pool in pools
         for number in range(1, pool.nodes + 1)
     ]
+
+
+def _words(refusal: WindlassError) -> str:
+    return "; ".join(fault.message for fault in refusal.faults) or refusal.message
 
 
 def _gpus(each: Resources) -> tuple[str, ...]:
