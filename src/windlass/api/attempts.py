@@ -24,7 +24,6 @@ _KINDS: Final = {
     "prices": "Price",
     "tenants": "Tenant",
     "jobs": "Job",
-    "plan": "Job",
 }
 """By a part of the address; the first that is in it counts. The names are those of the records of what was done."""
 _OF_A_TENANT: Final = {"Token", "Burst"}

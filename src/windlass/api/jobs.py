@@ -15,7 +15,7 @@ from windlass.api.openapi import REFUSALS, manifest_body
 from windlass.api.submit import job_address
 from windlass.core.errors import Conflict, Fault, Invalid, NotFound, Unavailable
 from windlass.core.model.ids import TenantId
-from windlass.core.model.job import TERMINAL, JobKind, JobState
+from windlass.core.model.job import TERMINAL, Job, JobKind, JobSpec, JobState
 from windlass.core.model.submission import Submission
 from windlass.core.model.views import JobQuery, JobView
 from windlass.wire import schema
@@ -132,12 +132,12 @@ async def _after(here: Context, view: JobView, revision: int, *, status: int) ->
 
 
 async def _apply(here: Context, tenant: TenantId, submission: Submission) -> Response:
-    found = await _named(here, tenant, submission.name)
+    found = await find_named(here, tenant, submission.name)
     if found is None:
         try:
             accepted = await here.plane.intake.submit(tenant, submission)
         except Conflict as exc:
-            found = await _named(here, tenant, submission.name) if exc.code == "name-taken" else None
+            found = await find_named(here, tenant, submission.name) if exc.code == "name-taken" else None
             if found is None:
                 raise
         else:
@@ -145,11 +145,11 @@ async def _apply(here: Context, tenant: TenantId, submission: Submission) -> Res
             view = JobView(job=accepted.job, spec=accepted.spec, revision=accepted.revision)
             headers = {"Location": job_address(accepted.job)}
             return answer(manifest_of(here, view), status=201, revision=accepted.revision, headers=headers)
-    _check_same(found, submission)
+    check_same(found.job, found.spec, submission)
     return answer(manifest_of(here, found))
 
 
-async def _named(here: Context, tenant: TenantId, name: str) -> JobView | None:
+async def find_named(here: Context, tenant: TenantId, name: str) -> JobView | None:
     try:
         view = await here.plane.read_model.find_job(tenant, name)
     except NotFound:
@@ -157,8 +157,9 @@ async def _named(here: Context, tenant: TenantId, name: str) -> JobView | None:
     return view if view.job.name == name else None  # a name may also read as the beginning of a uid
 
 
-def _check_same(found: JobView, wanted: Submission) -> None:
-    have, want = _comparable(asked_for(found.job, found.spec)), _comparable(wanted)
+def check_same(job: Job, spec: JobSpec, wanted: Submission) -> None:
+    """Conflict where the job of that name is not what is asked for now."""
+    have, want = _comparable(asked_for(job, spec)), _comparable(wanted)
     differing = [
         name
         for name in sorted(have.keys() | want.keys())
@@ -166,9 +167,9 @@ def _check_same(found: JobView, wanted: Submission) -> None:
     ]
     if differing:
         raise Conflict(
-            f"job {found.job.name} exists with another spec, and a job's spec does not change",
+            f"job {job.name} exists with another spec, and a job's spec does not change",
             code="spec-immutable",
-            hint=f"delete it first, or choose another name: windlass delete {found.job.name}",
+            hint=f"delete it first, or choose another name: windlass delete {job.name}",
             faults=[Fault(name, "differs from the job that exists") for name in differing],
         )
 

@@ -140,6 +140,8 @@ class Why(TypedDict):
 class Planned(TypedDict):
     name: str
     accepted: bool
+    unchanged: bool
+    """It is there already, as asked for."""
     refusal: Document | None
     start: Estimate | None
     startsNow: bool
@@ -149,6 +151,10 @@ class Planned(TypedDict):
     price: int
     pricePerHour: int
     inBurst: bool
+    file: NotRequired[str]
+    """Where the command line read it, and"""
+    document: NotRequired[int]
+    """which of that file's documents it is, from 1 on."""
 
 
 class Delays(TypedDict):

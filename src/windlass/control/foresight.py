@@ -6,7 +6,7 @@ Whoever was tried with is asked again at once: until then the queue would show w
 from collections.abc import Sequence
 
 from windlass.control.brain import Brain
-from windlass.core.foresight.plan import Plan, plan
+from windlass.core.foresight.plan import CheckSame, Known, Plan, plan
 from windlass.core.foresight.why import Why, why
 from windlass.core.model.ids import JobId, TenantId
 from windlass.core.model.submission import Submission
@@ -25,8 +25,9 @@ class Foresight:
         self._brain.wake()
         return found
 
-    def plan(self, tenant: TenantId, submissions: Sequence[Submission]) -> Plan:
-        ids = [JobId(self._ids.uuid7()) for _ in submissions]
-        made = plan(self._brain.world, tenant, submissions, ids=ids, now=self._brain.clock.now())
+    def plan(self, tenant: TenantId, submissions: Sequence[Submission], *, known: Known, check_same: CheckSame) -> Plan:
+        """`known`: jobs that have one of these names already; `check_same` says whether they are what is asked for."""
+        ids, now = [JobId(self._ids.uuid7()) for _ in submissions], self._brain.clock.now()
+        made = plan(self._brain.world, tenant, submissions, ids=ids, now=now, known=known, check_same=check_same)
         self._brain.wake()
         return made

@@ -80,6 +80,7 @@ def _planned(one: Planned, wall: Wall) -> dict[str, Any]:
     return {
         "name": one.name,
         "accepted": refusal is None,
+        "unchanged": one.is_unchanged,
         "refusal": None
         if refusal is None
         else {

@@ -225,6 +225,7 @@ class RefusalShape(Shape):
 class PlannedShape(Shape):
     name: str
     accepted: bool
+    unchanged: bool
     refusal: RefusalShape | None
     start: EstimateShape | None
     starts_now: bool

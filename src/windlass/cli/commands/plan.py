@@ -7,13 +7,15 @@ import click
 
 from windlass.cli import exits
 from windlass.cli.command import Command, client_of
-from windlass.cli.commands.apply import files_option, read_documents
 from windlass.cli.commands.why import started
+from windlass.cli.failures import show
+from windlass.cli.manifests import Found, files_option, in_files, read_manifests
 from windlass.cli.output import output_option, say, show_document, show_table
 from windlass.cli.render import table
 from windlass.cli.render.fit import columns
 from windlass.cli.render.values import money, span
 from windlass.client.documents import Plan, Planned
+from windlass.core.errors import Fault, WindlassError
 
 PLANNED = columns(
     ("NAME", "START", "EXPECTED", "PRICE", "PER HOUR", "DETAIL"),
@@ -33,22 +35,47 @@ PLANNED = columns(
 def plan(ctx: click.Context, files: tuple[str, ...], form: str) -> None:
     """What the jobs of FILE would do if they were submitted now, in this order.
 
-    The server tries them on its own scheduler and takes everything back. The exit code is 4 when one would be refused.
+    The server tries them on its own scheduler and takes everything back. One that is there already is left alone, as `apply`
+    does. The exit code is 4 when one would be refused.
     """
-    found = client_of(ctx).plan([document for file in files for document in read_documents(file)])
+    manifests = read_manifests(files)
+    try:
+        found = client_of(ctx).plan([one.document for one in manifests])
+    except WindlassError as exc:
+        raise in_files(exc, manifests) from None
+    for item, manifest in zip(found["items"], manifests, strict=True):
+        item["file"], item["document"] = manifest.file, manifest.number
     if not show_document(found, form):
         show_table(PLANNED, [_row(one) for one in found["items"]], form)
         for line in _delays(found):
             say(line)
+        for item, manifest in zip(found["items"], manifests, strict=True):
+            _show_refusal(item, manifest)
     ctx.exit(exits.OK if all(one["accepted"] for one in found["items"]) else exits.REFUSED)
+
+
+def _show_refusal(one: Planned, manifest: Found) -> None:
+    refusal = one["refusal"]
+    if refusal is None:
+        return
+    faults = [Fault(fault["field"], fault["message"]) for fault in refusal["faults"]]
+    message = f"{manifest.where}: {refusal['detail']}"
+    show(WindlassError(message, code=refusal["code"], hint=refusal["hint"], faults=faults))
 
 
 def _row(one: Planned) -> table.Row:
     refusal = one["refusal"]
     if refusal is not None:
-        faults = "; ".join(f"{fault['field']}: {fault['message']}" for fault in refusal["faults"])
-        detail = f"{refusal['code']}: {faults or refusal['detail']}"
-        return one["name"] or "-", table.Cell("refused", "red"), "-", "-", "-", detail
+        return (
+            one["name"] or "-",
+            table.Cell("refused", "red"),
+            "-",
+            "-",
+            "-",
+            f"{refusal['code']}: {refusal['detail']}",
+        )
+    if one["unchanged"]:
+        return one["name"], "unchanged", "-", "-", "-", "is there already"
     growing, start = one["growing"], one["start"]
     words = f"when {growing} has grown" if growing is not None and start is None else started(start, time.time())
     when = table.Cell(words, "green" if one["startsNow"] else "yellow")

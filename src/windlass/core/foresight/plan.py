@@ -3,17 +3,19 @@
 The same look ahead without them says whom they would delay. Nothing is decided, stored or held.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from windlass.core.errors import Fault, WindlassError
+from windlass.core.errors import Conflict, Fault, WindlassError
 from windlass.core.foresight.ahead import STEPS, Foreseen, expected_span, look_ahead
 from windlass.core.foresight.growing import would_grow
 from windlass.core.foresight.why import Estimate
 from windlass.core.model.ids import JobId, Millis, PoolId, TenantId
-from windlass.core.model.job import Job
+from windlass.core.model.job import Job, JobSpec
 from windlass.core.model.money import Micros, cost
 from windlass.core.model.submission import Submission
 from windlass.core.world.submit import submit
@@ -22,6 +24,15 @@ from windlass.core.world.world import World
 NAMED_MAX: Final = 20
 _NOBODY: Final = JobId("")
 _HOUR: Final = Millis(3_600_000)
+
+
+Known = Mapping[str, tuple[Job, JobSpec]]
+"""By name."""
+CheckSame = Callable[[Job, JobSpec, Submission], object]
+"""Conflict where the job that has the name is not what is asked for."""
+
+
+_NONE: Final[Known] = MappingProxyType({})
 
 
 class Refusal(Struct, frozen=True, kw_only=True):
@@ -35,7 +46,10 @@ class Refusal(Struct, frozen=True, kw_only=True):
 
 class Planned(Struct, frozen=True, kw_only=True):
     name: str
+    """As it was given: what a job without a name will be called is not known before it is there."""
     refusal: Refusal | None = None
+    is_unchanged: bool = False
+    """It is there already, as asked for: nothing would be done."""
     start: Estimate | None = None
     """None: it would not start as things stand (or is refused, or suspended); see `growing`."""
     growing: PoolId | None = None
@@ -69,6 +83,10 @@ class Plan(Struct, frozen=True, kw_only=True):
     """False: the look ahead was cut; there may be more."""
 
 
+def _taken(job: Job, spec: JobSpec, asked: Submission) -> None:
+    raise Conflict(f"the name {asked.name!r} is taken", code="name-taken", hint="choose another name")
+
+
 def plan(
     world: World,
     tenant: TenantId,
@@ -77,12 +95,18 @@ def plan(
     ids: Sequence[JobId],
     now: Millis,
     steps: int = STEPS,
+    known: Known = _NONE,
+    check_same: CheckSame = _taken,
 ) -> Plan:
-    """One by one, as if they came in this order at this moment."""
+    """One by one, as if they were applied in this order at this moment; `known` are jobs that are there already."""
     with world.trial(now):
         before = look_ahead(world, {_NOBODY}, now=now, steps=steps)
     with world.trial(now):
-        outcomes = [_try(world, tenant, one, job, now) for one, job in zip(submissions, ids, strict=True)]
+        there = dict(known)
+        outcomes = [
+            _try(world, tenant, one, job, now, there=there, check_same=check_same)
+            for one, job in zip(submissions, ids, strict=True)
+        ]
         jobs = [job for job in outcomes if isinstance(job, Job)]
         wanted = {job.id for job in jobs if not job.is_suspended}
         # Also those that had their place without it: only when they have it again is it known how much later.
@@ -104,16 +128,38 @@ def plan(
     )
 
 
-def _try(world: World, tenant: TenantId, asked: Submission, job: JobId, now: Millis) -> Job | Refusal:
+def _try(
+    world: World,
+    tenant: TenantId,
+    asked: Submission,
+    job: JobId,
+    now: Millis,
+    *,
+    there: dict[str, tuple[Job, JobSpec]],
+    check_same: CheckSame,
+) -> Job | Refusal | None:
+    """None: it is there already. One that is accepted is there for those that follow."""
     try:
-        return submit(world, tenant, asked, job=job, now=now)[0]
+        if asked.name in there:
+            check_same(*there[asked.name], asked)
+            return None
+        accepted = submit(world, tenant, asked, job=job, now=now)
     except WindlassError as error:
         return Refusal(code=error.code, message=error.message, hint=error.hint or "", faults=error.faults)
+    if asked.name:
+        there[asked.name] = accepted
+    return accepted[0]
 
 
-def _planned(world: World, asked: Submission, job: Job | Refusal, after: Foreseen, now: Millis) -> Planned:
+def _planned(world: World, asked: Submission, job: Job | Refusal | None, after: Foreseen, now: Millis) -> Planned:
+    if job is None:
+        return Planned(name=asked.name, is_unchanged=True)
     if isinstance(job, Refusal):
         return Planned(name=asked.name, refusal=job)
+    return replace(_foreseen(world, job, after, now), name=asked.name)
+
+
+def _foreseen(world: World, job: Job, after: Foreseen, now: Millis) -> Planned:
     placing = after.placing(job.id)
     span = expected_span(world, job)
     if placing is None:

@@ -1,0 +1,129 @@
+"""`windlass plan` as a person types it, at a real server: what is there already, what would be refused, and where it is written."""
+
+import os
+import re
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from tests.api.home import manifest
+from tests.api.live import LiveHome, live_home
+
+UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-")
+
+
+@pytest.fixture
+async def live() -> AsyncIterator[LiveHome]:
+    async with live_home() as home:
+        yield home
+
+
+async def windlass(live: LiveHome, *words: str, role: str = "member") -> CompletedProcess[str]:
+    token = live.api.token(roles=(role,))
+    environ = os.environ | {"WINDLASS_URL": live.url, "WINDLASS_TOKEN": token, "NO_COLOR": "1"}
+    typed = [sys.executable, "-c", "from windlass.boot.entry import windlass; windlass()", *words]
+    done = await anyio.run_process(typed, env=environ, check=False)
+    return CompletedProcess(typed, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def written(file: Path, *documents: dict[str, Any]) -> str:
+    """JSON is YAML; so are many of them."""
+    file.write_text("\n---\n".join(msgspec.json.encode(document).decode() for document in documents))
+    return str(file)
+
+
+def rows(done: CompletedProcess[str]) -> dict[str, str]:
+    lines = done.stdout.splitlines()[1:]
+    return {line.split()[0]: " ".join(line.split()[1:]) for line in lines if line.split()}
+
+
+@pytest.mark.anyio
+async def test_what_is_there_already_is_unchanged_as_apply_says_and_another_spec_is_refused(
+    live: LiveHome, tmp_path: Path
+) -> None:
+    same = manifest("true", name="same", suspend=True)
+    file = written(tmp_path / "jobs.yaml", same, manifest("true", name="new"))
+    assert (await windlass(live, "apply", "-f", written(tmp_path / "first.yaml", same))).returncode == 0
+
+    done = await windlass(live, "plan", "-f", file, role="viewer")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert rows(done)["same"] == "unchanged - - - is there already"
+    assert rows(done)["new"].startswith("at once on n1")
+
+    other = manifest("false", name="same", suspend=True)
+    done = await windlass(live, "plan", "-f", written(tmp_path / "other.yaml", other))
+    applied = await windlass(live, "apply", "-f", str(tmp_path / "other.yaml"))
+    assert done.returncode == 4
+    assert "spec-immutable" in rows(done)["same"]
+    assert f"error: {tmp_path}/other.yaml (same): job same exists with another spec" in done.stderr
+    told = [line for line in applied.stderr.splitlines() if not line.startswith("error:")]
+    assert told
+    assert [line for line in done.stderr.splitlines() if not line.startswith("error:")] == told
+
+
+@pytest.mark.anyio
+async def test_one_name_twice_is_judged_as_if_the_first_were_there(live: LiveHome, tmp_path: Path) -> None:
+    first = manifest("true", name="twice")
+    filled = manifest("true", name="twice", onLostNode="wait")  # as the server would fill it in
+    file = written(tmp_path / "jobs.yaml", first, filled, manifest("false", name="twice"))
+    done = await windlass(live, "plan", "-f", file, "-o", "json")
+    items = msgspec.json.decode(done.stdout)["items"]
+    assert [(one["accepted"], one["unchanged"]) for one in items] == [(True, False), (True, True), (False, False)]
+    assert [(one["file"], one["document"]) for one in items] == [(file, 1), (file, 2), (file, 3)]
+    assert items[2]["refusal"]["code"] == "spec-immutable"
+    shown = await windlass(live, "plan", "-f", file)
+    assert f"{file}, document 3 (twice): job twice exists with another spec" in shown.stderr
+    assert not UUID.search(shown.stdout + shown.stderr + done.stdout)
+
+
+@pytest.mark.anyio
+async def test_every_fault_of_many_manifests_is_named_by_its_file_its_place_and_its_field(
+    live: LiveHome, tmp_path: Path
+) -> None:
+    good = manifest("true", name="good")
+    many = written(
+        tmp_path / "many.yaml", good, manifest("true", name="odd", retries=-1), manifest("true", name="odder", colour=3)
+    )
+    tenant = {"apiVersion": "windlass.dev/v1", "kind": "Tenant", "metadata": {"name": "t"}, "spec": {"weight": 2}}
+    one = written(tmp_path / "one.yaml", tenant)
+    done = await windlass(live, "plan", "-f", many, "-f", one)
+    error, *faults = done.stderr.splitlines()
+    assert (done.returncode, error) == (1, "error: the manifests have 3 faults")
+    assert [fault.partition(": ")[0] for fault in faults[:3]] == [
+        f"  - {many}, document 2 (odd)",
+        f"  - {many}, document 3 (odder)",
+        f"  - {one} (t)",
+    ]
+    assert ": spec.retries: " in faults[0]
+    assert ": spec.colour: " in faults[1]
+    assert ": kind: a Tenant is no job" in faults[2]
+    assert "items" not in done.stderr
+
+
+@pytest.mark.anyio
+async def test_several_files_that_cannot_be_read_are_all_named(live: LiveHome, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("{")
+    nameless = written(tmp_path / "b.yaml", {"kind": "Job"}, manifest("true", name="good"))
+    for verb in ("plan", "apply"):
+        done = await windlass(live, verb, "-f", str(tmp_path / "a.yaml"), "-f", nameless)
+        assert done.returncode == 1
+        assert "error: 2 files cannot be applied" in done.stderr
+        assert f"  - {tmp_path}/a.yaml: not YAML: " in done.stderr
+        assert f"  - {nameless}: document 1: metadata.name: expected a name" in done.stderr
+
+
+@pytest.mark.anyio
+async def test_a_job_that_fits_nowhere_is_named_with_its_file_and_its_fields(live: LiveHome, tmp_path: Path) -> None:
+    needs = {"cpu": "4000", "memory": "64Mi", "gpu": 0}
+    file = written(tmp_path / "a.yaml", manifest("true", name="small"), manifest("true", name="vast", resources=needs))
+    done = await windlass(live, "plan", "-f", file)
+    assert done.returncode == 4
+    assert rows(done)["vast"] == "refused - - - fits-nowhere: no node could ever run this job"
+    assert f"error: {file}, document 2 (vast): no node could ever run this job" in done.stderr
+    assert "  - spec.resources.cpu: asks for 4000 cores" in done.stderr
