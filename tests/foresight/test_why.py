@@ -99,11 +99,13 @@ class Scene:
         """Type what it says, as it stands, into a shell of an admin."""
         token = self.api.token(roles=ADMIN)
         environ = os.environ | {"WINDLASS_URL": self.url, "WINDLASS_TOKEN": token, "NO_COLOR": "1"}
-        name, *words = shlex.split(advice["command"])
-        assert name == "windlass"
-        typed = [sys.executable, "-c", "from windlass.boot.entry import windlass; windlass()", *words]
-        done = await anyio.run_process(typed, env=environ, check=False)
-        assert done.returncode == 0, (advice, done.stdout, done.stderr)
+        assert advice["command"]
+        for command in advice["command"].split(" && "):
+            name, *words = shlex.split(command)
+            assert name == "windlass"
+            typed = [sys.executable, "-c", "from windlass.boot.entry import windlass; windlass()", *words]
+            done = await anyio.run_process(typed, env=environ, check=False)
+            assert done.returncode == 0, (advice, done.stdout, done.stderr)
 
     async def again(self, **spec: Any) -> None:
         """The same job, asked for differently."""
@@ -464,6 +466,87 @@ async def pool_whose_provider_fails(scene: Scene) -> None:
     await scene.again(**cores(1))
 
 
+async def quota_before_an_empty_pool(scene: Scene) -> None:
+    """The pool grows by itself for whoever is let in: nothing but the quota is in the way."""
+    await held_before_a_pool(scene)
+    found = await scene.why()
+    assert held_by(found)[0] == "quota"
+    gates = {gate["name"]: gate for gate in found["gates"]}
+    assert gates["pool"]["open"]
+    assert gates["pool"]["says"] == "grow may still grow, to 2: it does not count there as long as it is held"
+    cancel, advice = advised(found, "cancel"), advised(found, "quota")
+    assert cancel["command"] == "windlass cancel other-one"
+    assert advice["says"] == "raise the quota: cpu to 2 cores; then the pool grow grows for it"
+    assert advice["command"] == "windlass tenants quota local --cpu 2000m"
+    await scene.follow(advice)
+    await come(scene, 1)
+
+
+async def quota_before_a_worker_that_is_on_its_way(scene: Scene) -> None:
+    """Asked for when another waited for it, who has gone: it comes all the same."""
+    scene.api.home.plane.autoscaler._provisioners = {"slice": MemoryProvisioner()}
+    await a_pool(scene, max=1)
+    await scale(scene, 1)
+    await hold_by_quota(scene)
+    found = await scene.why()
+    assert held_by(found)[0] == "quota"
+    assert "grow is growing: grow-" in next(gate["says"] for gate in found["gates"] if gate["name"] == "pool")
+    await scene.follow(advised(found, "quota"))
+    await come(scene, 1)
+
+
+async def quota_before_a_pool_that_is_paused(scene: Scene) -> None:
+    await held_before_a_pool(scene, is_paused=True)
+    found = await scene.why()
+    assert held_by(found)[0] == "quota"
+    advice = advised(found, "quota")
+    assert advice["says"].startswith("raise the quota: cpu to 2 cores; and scale the pool grow to 1 by hand")
+    assert advice["command"] == "windlass tenants quota local --cpu 2000m && windlass pools scale grow 1"
+    assert (advice["byAdmin"], advice["values"]) == (True, {"cpu": "2 cores"})
+    cancel = advised(found, "cancel")
+    assert (cancel["command"], cancel["byAdmin"]) == ("windlass cancel other-one && windlass pools scale grow 1", True)
+    await scene.follow(advice)
+    await come(scene, 1)
+
+
+async def quota_before_a_busy_pool_at_its_maximum(scene: Scene) -> None:
+    """There is no command that does both: what to do is said, and the half of it is not offered for typing."""
+    await one_busy_worker(scene, max=1)
+    await hold_by_quota(scene)
+    found = await scene.why()
+    assert held_by(found)[0] == "quota"
+    advice = advised(found, "quota")
+    assert (advice["command"], advice["values"]) == ("", {"cpu": "2 cores", "scaling.max": "2"})
+    await scene.tenant(quota=Quota(resources=Resources(cpu_millis=2000, memory_bytes=GIB)))
+    answer = await scene.api.client.patch(
+        "/api/v1/pools/grow", json={"spec": {"scaling": {"max": 2}}}, headers=scene.api.bearer(roles=ADMIN)
+    )
+    assert answer.status_code == 200, answer.text
+    await scale(scene, 2)
+    await come(scene, 2)
+
+
+async def held_before_a_pool(scene: Scene, **pool: Any) -> None:
+    await a_pool(scene, **pool)
+    await hold_by_quota(scene)
+
+
+async def hold_by_quota(scene: Scene) -> None:
+    quota = Quota(resources=Resources(cpu_millis=1000, memory_bytes=GIB))
+    await scene.tenant(quota=quota, burst=BurstPolicy(sessions_per_day=0))
+    await scene.runs("other-one", pool="local", **cores(1))
+    await scene.submit("mine", pool="grow", **cores(1))
+
+
+async def suspended_before_an_empty_pool(scene: Scene) -> None:
+    await a_pool(scene)
+    await scene.submit("mine", pool="grow", suspend=True, **cores(1))
+    advice = advised(await scene.why(), "release")
+    assert advice["says"] == "release it; then the pool grow grows for it"
+    await scene.follow(advice)
+    await come(scene, 1)
+
+
 async def until_asked(scene: Scene, fact: Callable[[Worker], bool]) -> None:
     read_model = scene.api.home.plane.read_model
     with anyio.fail_after(60):
@@ -495,6 +578,11 @@ SITUATIONS: dict[str, Callable[[Scene], Awaitable[None]]] = {
     "its pool is in its cooldown: scale it by hand": pool_in_its_cooldown,
     "its pool is being grown: wait": pool_that_is_being_grown,
     "its pool's provider fails: do without": pool_whose_provider_fails,
+    "it is suspended and its pool is empty: release it": suspended_before_an_empty_pool,
+    "the quota is used and its pool is empty: raise it": quota_before_an_empty_pool,
+    "the quota is used and a worker is on its way: raise it": quota_before_a_worker_that_is_on_its_way,
+    "the quota is used and its pool is paused: raise it and scale the pool": quota_before_a_pool_that_is_paused,
+    "the quota is used and its pool has all it may: raise both": quota_before_a_busy_pool_at_its_maximum,
 }
 
 

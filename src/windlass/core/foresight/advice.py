@@ -2,9 +2,10 @@
 
 Candidates come in the order of how little they change: what its owner can do with the job, with its other jobs, then what an
 admin can do. Only those that really start it are kept; but for the release of a suspended job, without which nothing starts it.
+One that a limit holds may lack room as well: then a pool grows for it by itself once it is let in, or what makes room is told too.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Final
 
@@ -18,7 +19,7 @@ from windlass.core.foresight.gate import Gate, GateName
 from windlass.core.foresight.growing import serving
 from windlass.core.model.amounts import cores, money, size, spoken
 from windlass.core.model.bounds import PRIORITY
-from windlass.core.model.ids import JobId, Millis, NodeId
+from windlass.core.model.ids import JobId, Millis, NodeId, PoolId
 from windlass.core.model.job import Job
 from windlass.core.model.money import Micros
 from windlass.core.model.node import Node, NodeState
@@ -27,7 +28,7 @@ from windlass.core.model.resources import Resources
 from windlass.core.model.tenant import SHARE, Tenant
 from windlass.core.placement.nodes import Slot
 from windlass.core.world.bursts import ask_burst
-from windlass.core.world.growth import look, scale_by_hand
+from windlass.core.world.growth import look, scale, scale_by_hand
 from windlass.core.world.place import place
 from windlass.core.world.pools import change_pool
 from windlass.core.world.records import Table
@@ -39,6 +40,11 @@ ADVICE_MAX: Final = 3
 _PLACINGS: Final = 32
 """In one trial: a change that lets so many others go first is not the smallest."""
 _CANDIDATES_MAX: Final = 12
+_STEPS: Final = 4
+"""Of one pool that grows, in one trial."""
+_AT_ONCE: Final = PoolId("")
+_BEFORE_ROOM: Final = frozenset({GateName.RELEASE, GateName.BUDGET, GateName.QUOTA, GateName.BURST})
+"""Gates before which a job is not counted among those that wait for room: no pool grows for it yet."""
 _FIELD: Final = {"quota-cpu": "cpu_millis", "quota-memory": "memory_bytes", "quota-gpu": "gpus"}
 
 Change = Callable[[World, Millis], object]
@@ -61,22 +67,85 @@ def advise(world: World, job: Job, gate: Gate | None, *, now: Millis) -> tuple[A
     """At most three that were seen to start it, smallest first; or its release, even if it then waits like others."""
     found: list[Advice] = []
     for tried, (advice, change) in enumerate(_candidates(world, job, gate, now)):
-        if _starts(world, job, change, now):
-            found.append(advice)
-        elif gate is not None and gate.name is GateName.RELEASE:
-            found.append(replace(advice, says="release it; then it waits for its turn"))
-        if len(found) >= ADVICE_MAX or tried >= _CANDIDATES_MAX:
+        if gate is None or tried >= _CANDIDATES_MAX or len(found) >= ADVICE_MAX:
             break
+        if advice.does == "cancel" and any(one.does == "cancel" for one in found):
+            continue  # one of them is enough, and leaves room for what costs no job
+        told = _told(world, job, gate, advice, change, now)
+        if told is not None:
+            found.append(told)
     return tuple(found)
 
 
-def _starts(world: World, job: Job, change: Change, now: Millis) -> bool:
+def _told(world: World, job: Job, gate: Gate, advice: Advice, change: Change, now: Millis) -> Advice | None:
+    """What is to be said of it, if it starts the job: by itself, by the pool that then grows, or with what room takes."""
+    is_before_room = gate.name in _BEFORE_ROOM
+    by = _starts(world, job, change, now, may_grow=is_before_room)
+    if by is not None:
+        return replace(advice, says=f"{advice.says}; then the pool {by} grows for it") if by else advice
+    if gate.name is GateName.RELEASE:
+        return replace(advice, says="release it; then it waits for its turn")
+    return _with_room(world, job, advice, change, now) if is_before_room else None
+
+
+def _starts(world: World, job: Job, change: Change, now: Millis, *, may_grow: bool = False) -> PoolId | None:
+    """None: it does not. The pool, where it is a worker that comes by itself; otherwise nothing."""
     with world.trial(now):
         try:
             change(world, now)
         except WindlassError:
-            return False
-        return any(run.job == job.id for run in place(world, now=now, limit=_PLACINGS))
+            return None
+        if _is_placed(world, job, now):
+            return _AT_ONCE
+        return _grown_for(world, job, now) if may_grow else None
+
+
+def _is_placed(world: World, job: Job, now: Millis) -> bool:
+    return any(run.job == job.id for run in place(world, now=now, limit=_PLACINGS))
+
+
+def _grown_for(world: World, job: Job, now: Millis) -> PoolId | None:
+    """The pool that brings it a worker as its autoscaler will drive it; those asked for are taken to be there at once."""
+    for pool in serving(world, job):
+        coming = [one.id for one in world.tables.fleet.workers_of(pool.id) if one.is_coming]
+        for _ in range(_STEPS):
+            _join(world, pool.id, coming, now)
+            if coming and _is_placed(world, job, now):
+                return pool.id
+            step = scale(world, pool.id, now=now)
+            if step is None or step.verdict.by <= 0:
+                break
+            coming = [NodeId(name) for name in step.workers]
+    return None
+
+
+def _with_room(world: World, job: Job, advice: Advice, change: Change, now: Millis) -> Advice | None:
+    """Let in by it, the job would still find no place: the first change that makes one is told with it."""
+    with world.trial(now):
+        try:
+            change(world, now)
+        except WindlassError:
+            return None
+        more = [*_uncordon(world), *_more_workers(world, job, now), *_add_node(world, job)]
+    for second, making_room in more:
+        if _starts(world, job, _both(change, making_room), now) is not None:
+            commands = (advice.command, second.command)
+            return Advice(
+                does=advice.does,
+                says=f"{advice.says}; and {second.says}",
+                command=" && ".join(commands) if all(commands) else "",
+                is_admins=advice.is_admins or second.is_admins,
+                values=(*advice.values, *second.values),
+            )
+    return None
+
+
+def _both(first: Change, second: Change) -> Change:
+    def change(world: World, now: Millis) -> None:
+        first(world, now)
+        second(world, now)
+
+    return change
 
 
 def _candidates(world: World, job: Job, gate: Gate | None, now: Millis) -> Iterator[tuple[Advice, Change]]:
@@ -304,12 +373,16 @@ def _scaled(pool: Pool, workers: int) -> Change:
         if world.tables.fleet.pools[pool.id] != pool:
             change_pool(world, pool, world.tables.prices.pools.get(pool.id), now=now)
         step = scale_by_hand(world, pool.id, workers, now=now)
-        for name in step.workers:
-            to_come = world.tables.places.worker_to_come(pool.id)
-            assert to_come is not None
-            join_node(world, replace(to_come, id=NodeId(name)), now=now)
+        _join(world, pool.id, step.workers, now)
 
     return change
+
+
+def _join(world: World, pool: PoolId, workers: Iterable[str], now: Millis) -> None:
+    for name in workers:
+        to_come = world.tables.places.worker_to_come(pool)
+        assert to_come is not None
+        join_node(world, replace(to_come, id=NodeId(name)), now=now)
 
 
 def _add_node(world: World, job: Job) -> Iterator[tuple[Advice, Change]]:

@@ -42,7 +42,7 @@ def gates(world: World, job: Job, now: Millis) -> tuple[Gate, ...]:
         _budget(world, tenant, job, now),
         *_quota_and_burst(world, tenant, job, now),
     ]
-    room = _room(world, job, now)
+    room = _room(world, job, now, is_held=not all(gate.is_open for gate in money))
     is_only_late = all(gate.is_open for gate in (*money, *room))
     return (*money, _order(world, job, is_open=not is_only_late), *room)
 
@@ -193,10 +193,10 @@ def _makes_way(world: World, job: Job) -> bool:
     return (lane is not None and lane.band.yields) or queue.held(job.tenant) == Yields().reasons
 
 
-def _room(world: World, job: Job, now: Millis) -> list[Gate]:
+def _room(world: World, job: Job, now: Millis, *, is_held: bool) -> list[Gate]:
     """Pool, cooldown, node, image. While some node takes it, how a pool could grow does not matter."""
     node = _node(world, job)
-    growing = None if node.is_open else growing_gates(world, job, now)
+    growing = None if node.is_open else growing_gates(world, job, now, is_held=is_held)
     pool, cooldown = growing or (_pool(world, job), NO_COOLDOWN)
     return [pool, cooldown, node, _image(job)]
 

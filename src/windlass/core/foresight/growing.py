@@ -28,9 +28,10 @@ class Prospect(Struct, frozen=True, kw_only=True):
     """The lower, the sooner it gives the job a worker."""
 
 
-def growing_gates(world: World, job: Job, now: Millis) -> tuple[Gate, Gate] | None:
-    """Pool and cooldown; None where no pool that grows could run it."""
-    found = [prospect(world, pool, pool.scaling, now) for pool in serving(world, job) if pool.scaling is not None]
+def growing_gates(world: World, job: Job, now: Millis, *, is_held: bool = False) -> tuple[Gate, Gate] | None:
+    """Pool and cooldown; None where no pool that grows could run it. `is_held`: a gate before them is shut."""
+    pools = [(pool, pool.scaling) for pool in serving(world, job) if pool.scaling is not None]
+    found = [prospect(world, pool, scaling, now, is_held=is_held) for pool, scaling in pools]
     best = min(found, key=lambda one: one.nearness, default=None)
     return (best.pool, best.cooldown) if best is not None else None
 
@@ -51,7 +52,7 @@ def would_grow(world: World, job: Job) -> PoolId | None:
     return None
 
 
-def prospect(world: World, pool: Pool, scaling: Scaling, now: Millis) -> Prospect:
+def prospect(world: World, pool: Pool, scaling: Scaling, now: Millis, *, is_held: bool = False) -> Prospect:
     seen = look(world, pool, scaling, now=now)
     numbers = _numbers(scaling, seen)
 
@@ -74,6 +75,10 @@ def prospect(world: World, pool: Pool, scaling: Scaling, now: Millis) -> Prospec
     opens_at = grows_again_at(scaling, past, now)
     if verdict.wanted > seen.size and opens_at is not None:
         return _cooling(pool.id, scaling, numbers, verdict, opens_at)
+    if is_held:  # so no trigger has it in its measure, and what that says is nothing about this job
+        says = f"{_may_grow(pool.id, scaling)}: it does not count there as long as it is held"
+        gate = Gate(name=GateName.POOL, is_open=True, says=says, numbers=numbers)
+        return Prospect(pool=gate, cooldown=NO_COOLDOWN, nearness=3)
     return shut(
         3, f"has {seen.size} of {scaling.workers_max} workers, and no trigger asks for more: {_measured(seen, scaling)}"
     )
@@ -96,9 +101,7 @@ def _cooling(
 ) -> Prospect:
     """The maximum may cut a wish short, but leaves room for a worker here: it is not what holds the pool."""
     held = [said for said, kind in zip(verdict.held, verdict.holds, strict=True) if kind != "maximum"]
-    size = Gate(
-        name=GateName.POOL, is_open=True, says=f"{pool} may still grow, to {scaling.workers_max}", numbers=numbers
-    )
+    size = Gate(name=GateName.POOL, is_open=True, says=_may_grow(pool, scaling), numbers=numbers)
     cooldown = Gate(
         name=GateName.COOLDOWN,
         is_open=False,
@@ -107,6 +110,10 @@ def _cooling(
         opens_at=opens_at,
     )
     return Prospect(pool=size, cooldown=cooldown, nearness=2)
+
+
+def _may_grow(pool: PoolId, scaling: Scaling) -> str:
+    return f"{pool} may still grow, to {scaling.workers_max}"
 
 
 def _numbers(scaling: Scaling, seen: Seen) -> tuple[tuple[str, int], ...]:

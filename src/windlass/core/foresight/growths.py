@@ -31,7 +31,7 @@ class Growths:
             (Millis(max(now, worker.asked_at + self._usual_ms(pool.id))), next(self._order), worker.id, pool.id)
             for pool in self._pools
             for worker in fleet.workers_of(pool.id)
-            if worker.state is WorkerState.ASKED and not worker.problem
+            if worker.is_coming
         ]
         heapify(self._coming)
         self.brought: dict[NodeId, PoolId] = {}

@@ -141,6 +141,11 @@ class Worker(Struct, frozen=True, kw_only=True, omit_defaults=True):
     payer: TenantId = TenantId("")
     """Whose pool it was alone, then; empty: everybody's, and nobody pays for its being there."""
 
+    @property
+    def is_coming(self) -> bool:
+        """Asked for, and its provisioner has not said that it cannot."""
+        return self.state is WorkerState.ASKED and not self.problem
+
 
 class Change(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One that was made: what cooldowns and rates are counted from."""
