@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.api.home import DEADLINE_SECONDS, ApiHome, manifest
-from windlass.core.model.ids import TenantId
+from windlass.core.model.ids import NodeId, TenantId
 from windlass.core.model.tenant import Quota, Tenant
 from windlass.core.world.queues import queue_status
 from windlass.wire import queues
@@ -69,6 +69,23 @@ async def test_a_shape_that_finds_no_place_is_parked_with_the_nodes_that_refused
     (item,) = (await ask(api, "/api/v1/queues/status"))["items"]
     assert (item["state"], item["depth"]) == ("parked", 2)
     assert item["reasons"] == [{"reason": "cpu in use", "nodes": 1}]
+
+
+async def test_a_node_that_is_too_small_by_now_is_not_said_to_be_in_use(api: ApiHome) -> None:
+    brain = api.home.plane.brain
+    node = brain.world.tables.nodes[NodeId("n1")]
+    cores = node.capacity.cpu_millis // 1000
+    await api.submit("true", name="large", resources={"cpu": cores}, suspend=True)
+    smaller = replace(node, capacity=replace(node.capacity, cpu_millis=node.capacity.cpu_millis - 1000))
+    await brain.decide(lambda now: brain.world.set_node(smaller, now=now))
+    await api.client.post("/api/v1/jobs/large/release")
+    with anyio.fail_after(DEADLINE_SECONDS):
+        while not brain.world.tables.queue.parked():
+            await anyio.lowlevel.checkpoint()
+    (item,) = (await ask(api, "/api/v1/queues/status"))["items"]
+    assert item["reasons"] == [{"reason": "cpu too small", "nodes": 1}]
+    shown = await ask(api, "/api/v1/jobs/large")
+    assert shown["status"]["waiting"] == ["cpu too small (1 node)"]
 
 
 async def test_a_queue_at_its_limit_is_held_also_before_the_next_placing_has_found_out(api: ApiHome) -> None:

@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -91,6 +92,24 @@ def test_the_index_picks_the_node_and_counts_the_reasons_that_a_search_does(
         if number % 7 == 6:
             node = fleet[number % len(fleet)]
             places.set(replace(node, labels=()), [run for run in held.values() if run.node == node.id])
+
+
+@pytest.mark.parametrize("looked_at", [0, 100], ids=["counted", "looked at"])
+def test_nodes_that_are_too_small_are_told_from_those_in_use(looked_at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them, however many; how those in use divide is exact as long as the others are few."""
+    monkeypatch.setattr("windlass.core.placement.nodes._LOOKED_AT_MAX", looked_at)
+    places = Nodes()
+    for name, cpu, memory in (("a", 1000, 8), ("b", 2000, 8), ("c", 8000, 1), ("d", 8000, 8), ("e", 8000, 8)):
+        places.set(a_node(name, cpu=cpu, memory=memory * GIB), [])
+    shape = Shape(needs=Resources(cpu_millis=4000, memory_bytes=4 * GIB))
+    for number, node in enumerate("cde"):
+        places.hold(_run(number, Spot(node=NodeId(node)), Shape(needs=Resources(cpu_millis=6000))))
+    found = places.pick(shape)
+    assert isinstance(found, Waiting)
+    assert dict(found.reasons) == {"cpu too small": 2, "memory too small": 1, "cpu in use": 2}
+    assert found.scarce == "cpu"
+    places.set(a_node("f", cpu=4000, memory=4 * GIB), [])
+    assert places.pick(shape) == Spot(node=NodeId("f"))
 
 
 def test_labels_pass_a_node_that_hands_them_on_if_its_pool_is_named() -> None:

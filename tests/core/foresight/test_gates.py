@@ -13,6 +13,7 @@ from windlass.core.model.tenant import Quota, QuotaPolicy, Tenant
 from windlass.core.scaling import grows_again_at
 from windlass.core.world.growth import drain, scale_by_hand
 from windlass.core.world.place import place
+from windlass.core.world.queues import queue_status
 from windlass.core.world.records import Table
 from windlass.core.world.submit import submit
 from windlass.core.world.workers import join_node
@@ -60,6 +61,22 @@ def test_a_node_that_is_too_small_is_not_said_to_be_in_use() -> None:
     assert gate is not None
     assert gate.says == "cpu too small (2 nodes, at most 2 of 4 cores); cpu in use (1 node)"
     assert gate.numbers == (("taking", 0), ("cpu too small", 2), ("cpu in use", 1))
+
+
+def test_the_queue_says_of_nodes_what_why_says_of_them() -> None:
+    """Two that are too small, one of them busy with something else, and one that is in use."""
+    small, smaller = a_node("n1", cpu=2000, memory=64 * GIB), a_node("n2", cpu=1000, memory=64 * GIB)
+    world = a_world(small, smaller, a_node("n3", cpu=4000, memory=64 * GIB), tenants=(ACME,))
+    for cpu in (4000, 1000):
+        submit(world, ACME, a_submission(cpu=cpu), job=a_job_id(), now=NOW)
+    assert len(place(world, now=NOW)) == 2
+    waiting = submit(world, ACME, a_submission(cpu=3000), job=a_job_id(), now=NOW)[0]
+    assert place(world, now=NOW) == []
+    (queue,) = queue_status(world, ACME, now=NOW)
+    assert queue.parked == (("cpu too small", 2), ("cpu in use", 1))
+    gate = holding(gates(world, waiting, NOW))
+    assert gate is not None
+    assert gate.numbers[1:] == queue.parked
 
 
 def test_what_a_node_is_too_small_in_is_said_in_its_unit() -> None:

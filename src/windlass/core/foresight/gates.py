@@ -18,7 +18,7 @@ from windlass.core.model.job import Job
 from windlass.core.model.resources import Resources
 from windlass.core.model.spans import spoken
 from windlass.core.model.tenant import SHARE, QuotaPolicy, Tenant
-from windlass.core.placement.spot import IN_USE, Spot
+from windlass.core.placement.spot import TOO_SMALL, Spot
 from windlass.core.world.gate import RESERVED, WORKERS_USED, nodes_allowed, session_of
 from windlass.core.world.verdict import Yields
 from windlass.core.world.world import World
@@ -238,10 +238,9 @@ def _node(world: World, job: Job) -> Gate:
         if reason is None:
             taking += 1
             continue
-        short = job.shape.needs.lacks(slot.node.capacity) if reason.endswith(IN_USE) else ()
-        if short:  # also with nothing on it
-            reason = f"{short[0]} too small"
-            largest[reason] = max(largest.get(reason, 0), _amount(slot.node.capacity, short[0]))
+        if reason.endswith(TOO_SMALL):
+            what = reason.removesuffix(TOO_SMALL)
+            largest[reason] = max(largest.get(reason, 0), _amount(slot.node.capacity, what))
         refused[reason] += 1
     counts = sorted(refused.items(), key=lambda item: (-item[1], item[0]))
     words = [_clause(reason, count, job.shape.needs, largest.get(reason)) for reason, count in counts]
@@ -254,7 +253,7 @@ def _clause(reason: str, count: int, needs: Resources, largest: int | None) -> s
     nodes = f"{count} node{'s' * (count != 1)}"
     if largest is None:
         return f"{reason} ({nodes})"
-    what = reason.split()[0]
+    what = reason.removesuffix(TOO_SMALL)
     (asked, has), unit = in_one_unit([_amount(needs, what), largest], _UNITS[what])
     return f"{reason} ({nodes}, {'at most ' * (count != 1)}{has} of {asked} {unit})"
 

@@ -1,13 +1,16 @@
 """Nodes of one class answer every question alike but for what is free on them: they are asked once, and sorted by that."""
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from typing import Final
 
 from windlass.core.model.ids import NodeId, PoolId
 from windlass.core.model.node import Node
 from windlass.core.model.resources import Resources
 from windlass.core.model.shape import Shape
 from windlass.core.placement.rooms import Room, Rooms
+from windlass.core.placement.spot import IN_USE, SLOTS_USED
+
+_ANSWERS_KEPT: Final = 1_000
 
 ClassKey = tuple[object, ...]
 Labels = tuple[tuple[str, str], ...]
@@ -25,23 +28,41 @@ class NodeClass:
         self.members: set[NodeId] = set()
         self.free = Rooms()
         """Those with a run slot left."""
-        self._capacity: Counter[Resources] = Counter()
+        self._sizes: dict[Resources, set[NodeId]] = {}
+        self._too_small: dict[Resources, dict[str, list[NodeId]]] = {}
+        """Answers of `too_small`, until a node comes or goes."""
 
     def __len__(self) -> int:
         return len(self.members)
 
     def join(self, node: Node) -> None:
         self.members.add(node.id)
-        self._capacity[node.capacity] += 1
+        self._sizes.setdefault(node.capacity, set()).add(node.id)
+        self._too_small.clear()
 
     def leave(self, node: Node) -> None:
         self.members.discard(node.id)
-        self._capacity[node.capacity] -= 1
-        if not self._capacity[node.capacity]:
-            del self._capacity[node.capacity]
+        self._too_small.clear()
+        self._sizes[node.capacity].discard(node.id)
+        if not self._sizes[node.capacity]:
+            del self._sizes[node.capacity]
 
     def fits_ever(self, needs: Resources) -> bool:
-        return any(needs.fits_in(capacity) for capacity in self._capacity)
+        return any(needs.fits_in(capacity) for capacity in self._sizes)
+
+    def too_small(self, needs: Resources) -> dict[str, list[NodeId]]:
+        """Those that would not take it with nothing on them either, by the first thing they lack."""
+        found = self._too_small.get(needs)
+        if found is None:
+            found = {}
+            for capacity, nodes in self._sizes.items():
+                short = needs.lacks(capacity)
+                if short:
+                    found.setdefault(short[0], []).extend(nodes)
+            if len(self._too_small) >= _ANSWERS_KEPT:
+                self._too_small.clear()
+            self._too_small[needs] = found
+        return found
 
     def fullest_with(self, needs: Resources, *, besides: NodeId | None = None) -> tuple[Room, NodeId] | None:
         """Of those with room for `needs`, the fullest. Leaps over what has cores but no memory, or neither."""
@@ -59,7 +80,7 @@ class NodeClass:
         return None
 
     def refusals(self, needs: Resources) -> tuple[tuple[str, int], ...]:
-        """What rules its nodes out when none fits: each is counted by the first thing it lacks."""
+        """What rules its nodes out when none fits: each is counted by the first thing it lacks, whatever its size."""
         free, cpu = self.free, needs.cpu_millis
         lacking_gpu = free.below((needs.gpus,))
         lacking_cpu, room = 0, free.at_least((needs.gpus,))
@@ -67,10 +88,10 @@ class NodeClass:
             lacking_cpu += free.below((room[0], cpu)) - free.below((room[0],))
             room = free.at_least((room[0] + 1,))
         return (
-            ("run slots used", len(self.members) - len(free)),
-            ("gpu in use", lacking_gpu),
-            ("cpu in use", lacking_cpu),
-            ("memory in use", len(free) - lacking_gpu - lacking_cpu),
+            (SLOTS_USED, len(self.members) - len(free)),
+            (f"gpu{IN_USE}", lacking_gpu),
+            (f"cpu{IN_USE}", lacking_cpu),
+            (f"memory{IN_USE}", len(free) - lacking_gpu - lacking_cpu),
         )
 
     def emptiest(self) -> Iterator[NodeId]:

@@ -13,9 +13,12 @@ from windlass.core.model.run import Run
 from windlass.core.model.shape import Shape
 from windlass.core.placement.classes import ClassKey, Labels, NodeClass, class_of, labels_of, mismatch
 from windlass.core.placement.rooms import Room
-from windlass.core.placement.spot import IN_USE, Spot, Waiting
+from windlass.core.placement.spot import IN_USE, SLOTS_USED, TOO_SMALL, Spot, Waiting
 
 _ANSWERS_KEPT: Final = 10_000
+_LOOKED_AT_MAX: Final = 100
+"""Nodes that are too small for a shape, when the reasons why it waits are counted."""
+_FULL: Final = (SLOTS_USED, f"gpu{IN_USE}", f"cpu{IN_USE}", f"memory{IN_USE}")
 
 
 class Slot:
@@ -244,10 +247,8 @@ class Nodes:
         faults = self._mismatch(shape, node)
         if faults:
             return faults[0]
-        if slot.runs >= node.runs_max:
-            return "run slots used"
-        missing = shape.needs.lacks(slot.free)
-        return f"{missing[0]}{IN_USE}" if missing else None
+        short = shape.needs.lacks(node.capacity)
+        return f"{short[0]}{TOO_SMALL}" if short else _full(shape, slot)
 
     def _pick_among(self, shape: Shape, nodes: Iterable[NodeId], besides: NodeId | None) -> Spot | Waiting:
         best: Slot | None = None
@@ -284,7 +285,7 @@ class Nodes:
         matching = self._classes_for(shape)
         for kind in self._classes.values():
             if kind in matching:
-                refused.update({reason: count for reason, count in kind.refusals(shape.needs) if count})
+                refused.update(self._full_or_small(shape, kind))
             elif self.hides(shape, kind.node):
                 continue
             elif not kind.node.takes_runs:
@@ -292,6 +293,23 @@ class Nodes:
             else:
                 refused[self._mismatch(shape, kind.node)[0]] += len(kind)
         return tuple((reason, count) for reason, count in refused.most_common() if count) or (("no node", 0),)
+
+    def _full_or_small(self, shape: Shape, kind: NodeClass) -> Counter[str]:
+        """Its nodes are counted as if all were of a size; then those that are too small are taken out again.
+
+        Of many it is not looked what each was counted as, but taken to be what it is too small in: that costs the same for any
+        number, and can be wrong only about how the others divide.
+        """
+        refused = Counter(dict(kind.refusals(shape.needs)))
+        small = kind.too_small(shape.needs)
+        are_few = sum(map(len, small.values())) <= _LOOKED_AT_MAX
+        for what, nodes in small.items():
+            refused[f"{what}{TOO_SMALL}"] = len(nodes)
+            if are_few:
+                refused.subtract(filter(None, (_full(shape, self._slots[node]) for node in nodes)))
+            else:
+                _take_out(refused, len(nodes), first=f"{what}{IN_USE}")
+        return +refused
 
     def _shown_to(self, shape: Shape) -> Iterator[Node]:
         every = chain((slot.node for slot in self._slots.values()), self._growing.values())
@@ -325,6 +343,21 @@ def _shortage(shape: Shape, node: Node) -> tuple[int, int, int, int]:
         max(0, needs.cpu_millis - has.cpu_millis),
         max(0, needs.memory_bytes - has.memory_bytes),
     )
+
+
+def _full(shape: Shape, slot: Slot) -> str | None:
+    """What it has too little of now."""
+    if slot.runs >= slot.node.runs_max:
+        return SLOTS_USED
+    missing = shape.needs.lacks(slot.free)
+    return f"{missing[0]}{IN_USE}" if missing else None
+
+
+def _take_out(refused: Counter[str], count: int, *, first: str) -> None:
+    for reason in (first, *_FULL):
+        taken = min(count, refused[reason])
+        refused[reason] -= taken
+        count -= taken
 
 
 def _list(slot: Slot) -> None:

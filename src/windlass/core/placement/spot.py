@@ -7,7 +7,10 @@ from msgspec import Struct
 from windlass.core.model.ids import NodeId
 
 IN_USE: Final = " in use"
-"""How a reason ends that room alone would lift."""
+"""How a reason ends that room alone would lift;"""
+TOO_SMALL: Final = " too small"
+"""and one of a node that would not take it with nothing on it either."""
+SLOTS_USED: Final = "run slots used"
 
 
 class Spot(Struct, frozen=True, kw_only=True, gc=False):
@@ -24,6 +27,6 @@ class Waiting(Struct, frozen=True, kw_only=True):
 
     @property
     def scarce(self) -> str:
-        """What most nodes that could take it lack: `cpu`, `memory`, `gpu`; nothing when it is none of them."""
-        in_use = (reason.removesuffix(IN_USE) for reason, _ in self.reasons if reason.endswith(IN_USE))
-        return next(in_use, "")
+        """What most nodes of the right kind lack: `cpu`, `memory`, `gpu`; nothing when it is none of them."""
+        of_room = (reason for reason, _ in self.reasons if reason.endswith((IN_USE, TOO_SMALL)))
+        return next((reason.removesuffix(IN_USE).removesuffix(TOO_SMALL) for reason in of_room), "")
