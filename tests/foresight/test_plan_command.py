@@ -127,3 +127,19 @@ async def test_a_job_that_fits_nowhere_is_named_with_its_file_and_its_fields(liv
     assert rows(done)["vast"] == "refused - - - fits-nowhere: no node could ever run this job"
     assert f"error: {file}, document 2 (vast): no node could ever run this job" in done.stderr
     assert "  - spec.resources.cpu: asks for 4000 cores" in done.stderr
+
+
+@pytest.mark.anyio
+async def test_what_is_suspended_has_no_start_and_no_price_and_more_than_a_plan_takes_is_counted(
+    live: LiveHome, tmp_path: Path
+) -> None:
+    done = await windlass(
+        live, "plan", "-f", written(tmp_path / "a.yaml", manifest("true", name="later", suspend=True))
+    )
+    assert rows(done)["later"] == "when it is released 1m - -"
+    many = written(tmp_path / "many.yaml", *(manifest("true", name=f"j{number}") for number in range(101)))
+    done = await windlass(live, "plan", "-f", many)
+    assert done.stderr.splitlines() == [
+        "error: the manifests have one fault",
+        "  - 101 documents: expected a list of 1 to 100 manifests",
+    ]

@@ -78,6 +78,8 @@ def in_files(error: WindlassError, found: Sequence[Found]) -> WindlassError:
 
 
 def _placed(fault: Fault, found: Sequence[Found]) -> Fault:
+    if fault.field == "items":
+        return Fault(f"{len(found)} documents", fault.message)
     matched = _ITEM.fullmatch(fault.field)
     if matched is None or int(matched[1]) >= len(found):
         return fault

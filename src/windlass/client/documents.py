@@ -142,6 +142,7 @@ class Planned(TypedDict):
     accepted: bool
     unchanged: bool
     """It is there already, as asked for."""
+    suspended: bool
     refusal: Document | None
     start: Estimate | None
     startsNow: bool

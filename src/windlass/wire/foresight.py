@@ -81,6 +81,7 @@ def _planned(one: Planned, wall: Wall) -> dict[str, Any]:
         "name": one.name,
         "accepted": refusal is None,
         "unchanged": one.is_unchanged,
+        "suspended": one.is_suspended,
         "refusal": None
         if refusal is None
         else {

@@ -226,6 +226,7 @@ class PlannedShape(Shape):
     name: str
     accepted: bool
     unchanged: bool
+    suspended: bool
     refusal: RefusalShape | None
     start: EstimateShape | None
     starts_now: bool

@@ -106,6 +106,8 @@ def test_the_command_prints_the_table_and_the_curves_and_writes_what_it_was_aske
         ("--generate", "0"),
         ("--generate", "5", "--variant", "wfq", "--variant", "wfq"),
         ("--generate", "5", "--pool", "pool-1=2x8", "--pool", "pool-1=1x64"),
+        ("--generate", "5", "--html", "-"),
+        ("--generate", "5", "--save", "-"),
     ],
 )
 def test_what_cannot_be_meant_is_a_usage_error(words: tuple[str, ...]) -> None:
@@ -132,6 +134,22 @@ def test_where_everything_is_refused_it_is_said_how_many_and_why_and_nothing_of_
     assert why in page.read_text()
     (figures, _) = msgspec.json.decode(simulated(*words, "-o", "json").stdout)["figures"]
     assert (figures["refused"], figures["waits"], figures["due"]) == (20, None, 0)
+
+
+def test_a_record_without_nodes_is_refused_with_what_to_do_and_runs_on_a_cluster_that_is_named(tmp_path: Path) -> None:
+    """As a member has it: nodes are an admin's to see."""
+    log = tmp_path / "log.jsonl"
+    lines = [
+        {"kind": "Accepted", "at": "2026-01-01T00:00:00Z", "job": "a", "asked": {"resources": {"cpu": "1"}}},
+        {"kind": "Running", "at": "2026-01-01T00:00:00Z", "job": "a"},
+        {"kind": "Succeeded", "at": "2026-01-01T00:00:09Z", "job": "a"},
+    ]
+    log.write_bytes(b"\n".join(map(msgspec.json.encode, lines)))
+    refused = simulated(str(log)).exception
+    assert isinstance(refused, Invalid)
+    assert "names no node" in refused.message
+    assert "--pool" in (refused.hint or "")
+    assert simulated(str(log), "--pool", "a=1x1").exception is None
 
 
 def test_some_that_are_refused_are_counted_with_the_first_reason_of_each_kind() -> None:

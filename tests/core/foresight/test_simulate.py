@@ -183,6 +183,7 @@ def test_what_can_run_nowhere_is_refused_and_counted_and_the_rest_goes_on() -> N
 def test_a_pool_nobody_has_is_named() -> None:
     with pytest.raises(Invalid) as refused:
         simulate(a_trace(a_job()), parse_variant("wfq pool.gpu=3"))
+    assert refused.value.faults[0].field == "pool.gpu"
     assert "there are p" in refused.value.faults[0].message
 
 

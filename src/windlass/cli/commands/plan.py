@@ -76,15 +76,17 @@ def _row(one: Planned) -> table.Row:
         )
     if one["unchanged"]:
         return one["name"], "unchanged", "-", "-", "-", "is there already"
+    if one["suspended"]:
+        return one["name"], "when it is released", span(one["expectedSeconds"]), "-", "-", ""
     growing, start = one["growing"], one["start"]
     words = f"when {growing} has grown" if growing is not None and start is None else started(start, time.time())
-    when = table.Cell(words, "green" if one["startsNow"] else "yellow")
+    has_price = growing is not None or (start is not None and not start["noEarlierThan"])
     return (
         one["name"],
-        when,
+        table.Cell(words, "green" if one["startsNow"] else "yellow"),
         span(one["expectedSeconds"]),
-        money(one["price"]),
-        money(one["pricePerHour"]),
+        money(one["price"]) if has_price else "-",
+        money(one["pricePerHour"]) if has_price else "-",
         "at the burst price" if one["inBurst"] else "",
     )
 

@@ -100,6 +100,8 @@ def simulate(
         raise click.UsageError("give either a TRACE or --generate JOBS")
     if trace is not None:
         _refuse_making()
+    if "-" in (page, saved):
+        raise click.UsageError("--html and --save take the name of a file, not -")
     wanted = [parse_variant(text) for text in variants] or list(PLAIN)
     given = [parse_pool(word) for word in pool_words]
     _check_once("variants", [one.name for one in wanted], "name one: NAME=ORDER")
@@ -117,6 +119,12 @@ def simulate(
     found = _on_pools(found, given)
     if not found.jobs:
         raise Invalid("there is no job in this trace that could be run", code="trace")
+    if not found.pools:
+        raise Invalid(
+            "this trace names no node to run it on",
+            code="trace",
+            hint="an admin's record has the nodes; or say what the cluster is: --pool NAME=NODESxCORES",
+        )
     if saved is not None:
         write_lines(saved, write_swf(found))
     report = _compared(found, wanted)

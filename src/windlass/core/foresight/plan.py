@@ -50,6 +50,8 @@ class Planned(Struct, frozen=True, kw_only=True):
     refusal: Refusal | None = None
     is_unchanged: bool = False
     """It is there already, as asked for: nothing would be done."""
+    is_suspended: bool = False
+    """It waits for its release: where and when it would start is not asked before."""
     start: Estimate | None = None
     """None: it would not start as things stand (or is refused, or suspended); see `growing`."""
     growing: PoolId | None = None
@@ -181,7 +183,7 @@ def _foreseen(world: World, job: Job, after: Foreseen, now: Millis) -> Planned:
 
 def _unplaced(world: World, job: Job, after: Foreseen, span: Millis) -> Planned:
     if job.is_suspended:
-        return Planned(name=job.name, expected_ms=span)
+        return Planned(name=job.name, is_suspended=True, expected_ms=span)
     cut = Estimate(at=after.reached, is_bound=True) if after.is_cut else None
     pool = would_grow(world, job) if cut is None else None
     if pool is None:

@@ -318,10 +318,11 @@ def check_tenants(trace: Trace, variant: Variant) -> None:
 def sized(pools: tuple[SimPool, ...], variant: Variant) -> tuple[SimPool, ...]:
     """The trace's pools, as large as the variant has them. Invalid for a pool that is not there."""
     known = {pool.name for pool in pools}
-    named = [*(name for name, _ in variant.pools), *(loss.pool for loss in variant.losses if loss.pool is not None)]
+    named = [(f"pool.{name}", name) for name, _ in variant.pools]
+    named += [(f"lose={loss.pool}:…", loss.pool) for loss in variant.losses if loss.pool is not None]
     faults = [
-        Fault(name, f"there is no such pool; there are {', '.join(sorted(known))}")
-        for name in named
+        Fault(word, f"there is no such pool; there are {', '.join(sorted(known))}")
+        for word, name in named
         if name not in known
     ]
     sizes = dict(variant.pools)
