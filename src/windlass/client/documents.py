@@ -140,9 +140,9 @@ class Why(TypedDict):
 class Planned(TypedDict):
     name: str
     accepted: bool
-    unchanged: bool
-    """It is there already, as asked for."""
-    suspended: bool
+    unchanged: NotRequired[bool]
+    """It is there already, as asked for. Neither this nor the next is told by an older server."""
+    suspended: NotRequired[bool]
     refusal: Document | None
     start: Estimate | None
     startsNow: bool

@@ -74,9 +74,9 @@ def _row(one: Planned) -> table.Row:
             "-",
             f"{refusal['code']}: {refusal['detail']}",
         )
-    if one["unchanged"]:
+    if one.get("unchanged"):
         return one["name"], "unchanged", "-", "-", "-", "is there already"
-    if one["suspended"]:
+    if one.get("suspended"):
         return one["name"], "when it is released", span(one["expectedSeconds"]), "-", "-", ""
     growing, start = one["growing"], one["start"]
     words = f"when {growing} has grown" if growing is not None and start is None else started(start, time.time())
