@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -12,13 +13,18 @@ from msgspec.structs import replace
 
 from tests.core.pool_home import GROW, a_pool
 from windlass.boot.slices import Nodes, Slices
+from windlass.control import autoscaler
 from windlass.control.autoscaler import in_force
 from windlass.control.plane import ControlPlane
-from windlass.core.model.ids import LOCAL_TENANT, Millis, NodeId, PoolId
+from windlass.core.model.ids import LOCAL_TENANT, JobId, Millis, NodeId, PoolId
+from windlass.core.model.job import JobState
 from windlass.core.model.pool import Schedule
 from windlass.core.model.resources import Resources
+from windlass.core.model.submission import Submission
+from windlass.core.model.tenant import Quota, QuotaPolicy
 from windlass.core.scaling import ScalingStep
 from windlass.core.world.submit import submit
+from windlass.core.world.world import World
 from windlass.ports.failpoints import NONE
 from windlass.ports.provisioner import WorkerOrder
 from windlass.testing.builders import GIB, a_job_id, a_submission
@@ -101,6 +107,30 @@ async def test_thirty_jobs_bring_a_pool_from_nothing_to_its_maximum_and_back_tho
     assert sizes[-1] == 0, "the history explains every step"
 
 
+async def test_a_pool_grows_for_a_job_that_a_limit_held_when_the_limit_is_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(autoscaler, "_REST_MS", 1000 * PATIENCE_SECONDS * 2)  # by then this test has failed
+    async with a_home(tmp_path) as home:
+        plane = home.plane
+        world = plane.brain.world
+        tenant = world.tenant(LOCAL_TENANT)
+        await plane.pools.create(a_pool(worker=SMALL), None)
+        one_at_a_time = replace(tenant, quota=Quota(jobs=1), policy=QuotaPolicy.QUEUE)
+        await plane.brain.decide(lambda now: world.set_tenant(one_at_a_time, now=now))
+        here = a_submission(cpu=250, memory=64 << 20, command=("sleep", "600"))
+        there = replace(a_submission(cpu=250, memory=64 << 20), pools=(GROW,))
+        first, second = a_job_id(), a_job_id()
+        for job, asked in ((first, here), (second, there)):
+            await plane.brain.decide(partial(_submitted, world, asked, job))
+        await home.until("the first to run", lambda: world.tables.jobs[first].state is JobState.RUNNING)
+        await home.until("the pool to rest", lambda: plane.autoscaler._rests)
+        assert not world.tables.fleet.workers
+        await plane.brain.decide(lambda now: world.set_tenant(tenant, now=now))
+        await home.until("the second to end", lambda: second not in world.tables.jobs)
+        assert (await home.history())[0].verdict.by > 0
+
+
 async def test_a_worker_that_nobody_knows_of_is_ended(tmp_path: Path) -> None:
     async with a_home(tmp_path) as home:
         leaked = WorkerOrder(
@@ -116,6 +146,10 @@ async def test_a_worker_that_nobody_knows_of_is_ended(tmp_path: Path) -> None:
         await home.until(
             "the minimum", lambda: any(one.pool == GROW for one in home.plane.brain.world.tables.nodes.values())
         )
+
+
+def _submitted(world: World, asked: Submission, job: JobId, now: Millis) -> object:
+    return submit(world, LOCAL_TENANT, asked, job=job, now=now)
 
 
 def test_the_schedule_whose_time_came_last_is_in_force() -> None:

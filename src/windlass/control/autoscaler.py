@@ -56,6 +56,13 @@ class Autoscaler:
         self._told: dict[PoolId, ScalingStep] = {}
         """The last of each pool's history: what is not told again."""
         self._leaks_at = Millis(0)
+        self._rests = False
+        brain.looked = self._wake_when_waited_for
+
+    def _wake_when_waited_for(self) -> None:
+        """A limit that was raised, or has run out, lets jobs on to the pools, and that is no commit of theirs."""
+        if self._rests and self._has_work():
+            self._wake.set()
 
     def committed(self, entries: Sequence[Entry], revision: int) -> None:
         if self._brain.world.tables.fleet.pools and any(entry.table in _WAKING for entry in entries):
@@ -70,7 +77,8 @@ class Autoscaler:
                 except Unavailable as why:
                     log.warning("autoscaler.postponed", error=why.message)
                 now = self._brain.clock.now()
-                until = Millis(now + (_LOOK_MS if self._has_work() else _REST_MS))
+                self._rests = not self._has_work()
+                until = Millis(now + (_REST_MS if self._rests else _LOOK_MS))
                 await self._brain.clock.sleep_until(Millis(now + _BREATH_MS))
                 await woken_or_due(self._wake, self._brain.clock, until)
 
@@ -90,7 +98,7 @@ class Autoscaler:
     def _has_work(self) -> bool:
         tables = self._brain.world.tables
         has_growing = any(pool.is_dynamic for pool in tables.fleet.pools.values())
-        return bool(tables.fleet.workers) or (has_growing and bool(tables.queue.parked()))
+        return bool(tables.fleet.workers) or (has_growing and tables.queue.has_parked)
 
     async def _look_at(self, pool: Pool) -> None:
         clock, world = self._brain.clock, self._brain.world

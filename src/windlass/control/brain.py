@@ -45,6 +45,8 @@ class Brain:
         self._wake = anyio.Event()
         self._not_before = Millis(0)
         self._is_ending = False
+        self.looked: Callable[[], None] = lambda: None
+        """Called after each look for places: who found none has left no record of it."""
         committer.taken_back = self._decide_again
 
     async def decide(self, verb: Callable[[Millis], T], *, failpoint: str = "") -> tuple[T, int]:
@@ -100,6 +102,7 @@ class Brain:
         before = self.world.number
         expire(self.world, now=now)
         placed = place(self.world, now=now, limit=_PLACEMENTS_A_ROUND) if not self._is_ending else ()
+        self.looked()
         if placed:
             await self.failpoints.reach("sched.after_pick")
         if self.world.number != before:

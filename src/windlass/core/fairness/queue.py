@@ -222,6 +222,10 @@ class WaitingQueue:
     def parked(self) -> list[Band]:
         return list(self._parked)
 
+    @property
+    def has_parked(self) -> bool:
+        return len(self._parked) > 0
+
     def begin_round(self) -> None:
         """Of placing: from here on, whoever is parked has been asked."""
         self._parked.begin_round()
