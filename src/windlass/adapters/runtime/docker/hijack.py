@@ -13,6 +13,7 @@ import anyio
 import anyio.abc
 import msgspec
 
+from windlass.adapters.runtime import unix
 from windlass.adapters.runtime.docker.address import Address
 from windlass.adapters.runtime.docker.refusals import refusal
 from windlass.core.errors import Unavailable
@@ -93,7 +94,7 @@ async def hijack(
 
 async def _connect(address: Address, tls: ssl.SSLContext | None) -> anyio.abc.ByteStream:
     if address.socket:
-        return await anyio.connect_unix(address.socket)
+        return await unix.connect(address.socket)
     if tls is not None:
         return await anyio.connect_tcp(address.host, address.port, ssl_context=tls, tls_standard_compatible=False)
     return await anyio.connect_tcp(address.host, address.port)

@@ -14,6 +14,7 @@ import anyio
 import structlog
 from anyio.abc import ByteStream, TaskGroup
 
+from windlass.adapters.runtime import unix
 from windlass.adapters.runtime.process import sockets
 from windlass.adapters.runtime.process.doors import PROTOCOL
 from windlass.adapters.runtime.process.records import Record, table, text
@@ -212,7 +213,7 @@ async def connect(directory: str, name: str) -> ByteStream:
     fd = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with anyio.fail_after(_START_SECONDS):
-            return await anyio.connect_unix(f"/proc/self/fd/{fd}/{name}")
+            return await unix.connect(f"/proc/self/fd/{fd}/{name}")
     finally:
         os.close(fd)
 
