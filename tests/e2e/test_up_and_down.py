@@ -1,5 +1,6 @@
 """Starting and ending: what `up` refuses with a reason, what `down` leaves and what it takes along."""
 
+import json
 import os
 import signal
 import socket
@@ -103,6 +104,67 @@ def test_who_stops_waiting_for_down_is_told_what_goes_on_and_each_run_is_counted
         assert not (server.data / "ending").exists(), "or the next Ctrl-C would end what runs"
         wait_for(lambda: state(server, "slow") == "CANCELLED", 120, "its end on record")
         assert server.cli("get", "job", "slow", "-o", "json").json()["status"]["reason"] == "TakenDown"
+
+
+def a_run_that_takes_its_time_to_end(server: WindlassServer) -> Path:
+    """It does when there is such a file."""
+    go_on = server.directory / "go-on"
+    last_words = f"trap 'until [ -e {go_on} ]; do sleep 0.05; done; echo farewell; exit 0' TERM; echo ready"
+    script = f"{last_words}; while :; do sleep 0.1; done"
+    manifest = {
+        "apiVersion": "windlass.dev/v1",
+        "kind": "Job",
+        "metadata": {"name": "slow"},
+        "spec": {"command": ["sh", "-c", script], "graceSeconds": 120},
+    }
+    server.cli("apply", "-f", "-", input=json.dumps(manifest))
+    wait_for(lambda: "ready" in server.cli("logs", "slow", check=False).out, 120, "its trap")
+    return go_on
+
+
+def test_two_at_once_take_it_down_once_and_what_runs_has_its_grace() -> None:
+    with WindlassServer() as server:
+        go_on = a_run_that_takes_its_time_to_end(server)
+        first = server.begin("down")
+        assert first.stdout is not None
+        assert "ending 1 run" in first.stdout.readline()
+        second = server.begin("down")
+        assert second.stdout is not None
+        assert "being taken down already" in second.stdout.readline()
+        go_on.touch()
+        (said, err), (later, late_err) = first.communicate(timeout=120), second.communicate(timeout=120)
+        assert (first.returncode, second.returncode) == (0, 0), err + late_err
+        assert "ended: 1 run\n" in said
+        assert later == "no server runs here\nended: 0 runs\n"
+        server.start()
+        assert server.cli("logs", "slow").out == "ready\nfarewell\n"
+        assert server.cli("get", "job", "slow", "-o", "json").json()["status"]["reason"] == "TakenDown"
+
+
+def test_who_waits_for_another_down_that_was_broken_off_goes_on_waiting_for_what_runs() -> None:
+    with WindlassServer() as server:
+        go_on = a_run_that_takes_its_time_to_end(server)
+        first = server.begin("down")
+        assert first.stdout is not None
+        assert "ending 1 run" in first.stdout.readline()
+        second = server.begin("down", "--purge", "--yes")
+        assert second.stdout is not None
+        assert "being taken down already" in second.stdout.readline()
+        first.send_signal(signal.SIGINT)
+        assert first.wait(timeout=120) == exits.INTERRUPTED
+        assert "ending 1 run" in second.stdout.readline()
+        third = server.begin("down")
+        assert third.stdout is not None
+        assert "being taken down already" in third.stdout.readline()
+        assert state(server, "slow") == "RUNNING", "it has its grace, from a server that was not told twice"
+        go_on.touch()
+        said, err = second.communicate(timeout=120)
+        assert second.returncode == 0, err
+        assert "ended: 1 run and all volumes\n" in said
+        said, err = third.communicate(timeout=120)
+        assert (third.returncode, err) == (0, "")
+        assert "nothing to do" in said
+        assert not server.data.exists()
 
 
 def test_a_purge_that_nobody_agrees_to_says_that_it_removed_nothing() -> None:

@@ -34,8 +34,6 @@ def command(purge: bool, yes: bool, **flags: Any) -> None:
     What runs is asked to end (SIGTERM) and has its grace, then it is killed; the jobs are CANCELLED, with the reason
     TakenDown. What waits stays in the queue for the next `windlass up`.
     """
-    import anyio
-
     from windlass.boot import logging
     from windlass.boot.installation import Installation
     from windlass.boot.settings import load
@@ -43,12 +41,29 @@ def command(purge: bool, yes: bool, **flags: Any) -> None:
     logging.configure("warning")
     settings = load(os.environ, {name: value for name, value in flags.items() if value is not None})
     installation = Installation(settings.data_dir)
-    if not installation.exists:
-        click.echo(f"nothing to do: there is no installation in {settings.data_dir}")
+    if not _is_there(installation):
         return
     if purge and not yes:
         _ask(f"Remove everything in {settings.data_dir}, with all volumes?")
-    ended = _stop_server(installation)
+    with installation.one_down(_say_another) as has_waited:
+        if not has_waited or _is_there(installation):
+            _take_down(settings, installation, purge=purge, has_waited=has_waited)
+
+
+def _is_there(installation: "Installation") -> bool:
+    if not installation.exists:
+        click.echo(f"nothing to do: there is no installation in {installation.root}")
+    return installation.exists
+
+
+def _say_another() -> None:
+    click.echo("it is being taken down already, by another `windlass down`: waiting for that (Ctrl-C stops waiting)")
+
+
+def _take_down(settings: "Settings", installation: "Installation", *, purge: bool, has_waited: bool) -> None:
+    import anyio
+
+    ended = _stop_server(installation, is_told=has_waited and installation.is_ending)
     with installation.locked():
         # What the server was still ending when it was told a second time was counted there already.
         ended = max(ended, anyio.run(_end_all, settings, installation, purge))
@@ -69,15 +84,17 @@ def _ask(question: str) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _stop_server(installation: "Installation") -> int:
-    """Ends its runs, each with its grace, and then itself: how many those were."""
+def _stop_server(installation: "Installation", *, is_told: bool) -> int:
+    """Ends its runs, each with its grace, and then itself: how many those were. Told a second time, it would give no grace."""
     pid = installation.server_pid()
     if pid is None:
         click.echo("no server runs here")
         return 0
     runs = _running(installation)
     with installation.ending():
-        os.kill(pid, signal.SIGTERM)
+        if not is_told:
+            with suppress(ProcessLookupError):  # gone by itself since we looked
+                os.kill(pid, signal.SIGTERM)
         try:
             _Leaving(installation, pid, runs).wait()
         except KeyboardInterrupt:

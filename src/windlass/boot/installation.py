@@ -4,7 +4,8 @@ import fcntl
 import os
 import re
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -16,6 +17,10 @@ from windlass.core.errors import Conflict, Invalid, Unavailable
 from windlass.core.model.ids import NodeId
 
 T = TypeVar("T")
+
+_LOCK_TRIES = 10
+"""Who asks whether a server is there holds its lock for a moment, and is not to be taken for one."""
+_LOCK_SECONDS = 0.02
 
 
 class Identity(Struct, frozen=True, kw_only=True):
@@ -61,14 +66,12 @@ class Installation:
         self._make_root()
         fd = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not _has_locked(fd):
                 raise Conflict(
                     f"a server (pid {self.server_pid()}) already uses {self.root}",
                     code="data-dir-in-use",
                     hint="`windlass down` stops it; --data-dir starts another beside it",
-                ) from None
+                )
             os.ftruncate(fd, 0)
             os.write(fd, str(os.getpid()).encode())
             yield
@@ -144,6 +147,23 @@ class Installation:
         )
 
     @contextmanager
+    def one_down(self, on_wait: Callable[[], None]) -> Iterator[bool]:
+        """One `windlass down` at a time; whether another was waited for. On the directory itself, which a purge takes along."""
+        try:
+            fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:  # the other has just taken it along
+            yield True
+            return
+        try:
+            is_first = _has_locked(fd, tries=1)
+            if not is_first:
+                on_wait()
+                fcntl.flock(fd, fcntl.LOCK_EX)
+            yield not is_first
+        finally:
+            os.close(fd)
+
+    @contextmanager
     def ending(self) -> Iterator[None]:
         """While this is noted, a server that is told to stop ends its runs first.
 
@@ -160,6 +180,17 @@ class Installation:
     @property
     def is_ending(self) -> bool:
         return self._ending.exists()
+
+
+def _has_locked(fd: int, *, tries: int = _LOCK_TRIES) -> bool:
+    for left in reversed(range(tries)):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if left:
+                time.sleep(_LOCK_SECONDS)
+    return False
 
 
 def write_private(path: Path, data: bytes) -> None:
