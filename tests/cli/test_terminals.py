@@ -3,19 +3,23 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from click.testing import CliRunner
 from tests.cli.stub import Stub, a_job, ended
+from tests.parts.waiting import wait_for
 from websockets.http11 import Request, Response
 from websockets.sync.server import Server, ServerConnection, serve
 
+from windlass.cli import exits
 from windlass.cli.app import build
 from windlass.cli.terminal import attach_when_running
 from windlass.client.client import Client
 from windlass.client.connection import Connection
+from windlass.client.terminal import Terminal
 from windlass.core.errors import Conflict, Unavailable
 
 Script = Callable[[ServerConnection], None]
@@ -51,6 +55,19 @@ class Far:
             self.frames.append(frame)
             if until(frame):
                 return
+
+
+class Seat:
+    """A client's, before the other side; the terminal it got."""
+
+    def __init__(self, far: Far) -> None:
+        self._client = Client(Connection(url=far.url))
+        self.terminal: Terminal | None = None
+
+    @contextmanager
+    def attach(self, ref: str) -> Iterator[Terminal]:
+        with self._client.attach(ref) as self.terminal:
+            yield self.terminal
 
 
 @pytest.fixture
@@ -169,6 +186,65 @@ def test_a_terminal_that_stays_silent_after_the_jobs_end_is_left_for_its_log(far
     with CliRunner().isolation() as (out, err, _):
         code = attach_when_running(client, client.job("quick"))
         assert (out.getvalue(), code) == (b"hi\n", 4), err.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "told", "code"),
+    [
+        ("SUCCEEDED", {"exitCode": 0, "reason": "Completed"}, "", 0),
+        ("FAILED", {"exitCode": 7, "reason": "ExitCode"}, "", 7),
+        ("FAILED", {"exitCode": 137, "reason": "OOMKilled"}, "sh FAILED: OOMKilled", 137),
+        ("CANCELLED", {"reason": "Cancelled"}, "sh CANCELLED", exits.INTERRUPTED),
+        ("TIMED_OUT", {"reason": "DeadlineExceeded"}, "sh TIMED_OUT", exits.TIMED_OUT),
+    ],
+)
+def test_a_terminal_whose_job_did_not_end_by_itself_says_how(
+    far: Far, stub: Stub, state: str, status: dict[str, Any], told: str, code: int
+) -> None:
+    """What its command ended with is then beside the point."""
+
+    def script(socket: ServerConnection) -> None:
+        socket.send(b"\x01hi\n")
+        wait_for(lambda: seat.terminal is not None and seat.terminal.has_spoken, 60, "it to be shown")
+        stub.jobs["sh"]["status"] |= {"state": state, **status}
+        over.set()
+        socket.send(json.dumps({"exit": status.get("exitCode", 0)}))
+
+    over = stub.eventful["sh"] = threading.Event()
+    far.script = script
+    stub.jobs["sh"] = a_job("sh", status__state="RUNNING", spec__terminal=True)
+    client, seat = Client(Connection(url=stub.url)), Seat(far)
+    client.attach = seat.attach  # type: ignore[method-assign]
+    with CliRunner().isolation() as (out, err, _):
+        assert attach_when_running(client, client.job("sh")) == code
+        assert out.getvalue() == b"hi\n"
+        assert err.getvalue().decode().strip().startswith(told)
+        assert bool(err.getvalue()) == bool(told)
+
+
+@pytest.mark.parametrize("kind", ["terminal", "stdin"])
+def test_who_is_told_that_it_was_taken_down_asks_a_server_that_is_gone_nothing_more(
+    far: Far, stub: Stub, kind: str
+) -> None:
+    def script(socket: ServerConnection) -> None:
+        socket.send(b"\x01hi\n")
+        wait_for(lambda: seat.terminal is not None and seat.terminal.has_spoken, 60, "it to be shown")
+        del stub.jobs["sh"]
+        over.set()
+        socket.send(json.dumps({"exit": 0}))
+
+    words = "ended because the installation was taken down"
+    stub.happened["sh"] = [{"revision": 9, "at": "", "kind": "JobCancelled", "reason": "TakenDown", "message": words}]
+    over = stub.eventful["sh"] = threading.Event()
+    far.script = script
+    stub.jobs["sh"] = a_job("sh", status__state="RUNNING", **{f"spec__{kind}": True})
+    client, seat = Client(Connection(url=stub.url)), Seat(far)
+    client.attach = seat.attach  # type: ignore[method-assign]
+    with CliRunner().isolation() as (out, err, _):
+        assert attach_when_running(client, client.job("sh")) == exits.INTERRUPTED
+        assert out.getvalue() == b"hi\n"
+        assert "sh CANCELLED" in err.getvalue().decode()
+        assert words in err.getvalue().decode()
 
 
 def test_a_session_that_breaks_off_is_no_success(far: Far) -> None:

@@ -7,6 +7,9 @@ import socket
 import subprocess
 from pathlib import Path
 
+import pytest
+
+from tests.cli.person import PROGRAM, at_a_terminal
 from tests.e2e.server import WindlassServer
 from tests.parts.busybox import IMAGE
 from tests.parts.dockerd import DockerEngine
@@ -84,6 +87,27 @@ def test_who_follows_a_job_is_told_that_it_was_taken_down() -> None:
             assert f"{name} CANCELLED" in err
             assert "TakenDown" in err
             assert follower.returncode == exits.INTERRUPTED, err
+
+
+@pytest.mark.parametrize("words", [("run", "-it", "--name", "shell", "--", "sh", "-c"), ("attach", "shell")])
+def test_who_sits_at_a_terminal_is_told_that_it_was_taken_down(words: tuple[str, ...]) -> None:
+    """Also where what ran in it ended well when it was asked to."""
+    script = "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.1; done"
+    with WindlassServer() as server:
+        environ = {**os.environ, **server.variables()}
+        if words[0] == "run":
+            words = (*words, script)
+        else:
+            spec = {"command": ["sh", "-c", script], "terminal": True}
+            job = {"apiVersion": "windlass.dev/v1", "kind": "Job", "metadata": {"name": "shell"}, "spec": spec}
+            server.cli("apply", "-f", "-", input=json.dumps(job))
+        with at_a_terminal(PROGRAM, *words, environ=environ) as person:
+            person.reads("ready")
+            server.cli("down")
+            person.reads("bye")
+            person.reads("shell CANCELLED")
+            person.reads("TakenDown")
+            assert person.waits() == exits.INTERRUPTED
 
 
 def test_who_stops_waiting_for_down_is_told_what_goes_on_and_each_run_is_counted_once() -> None:

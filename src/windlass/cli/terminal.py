@@ -12,18 +12,19 @@ import termios
 import threading
 import tty
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from windlass.cli import exits
 from windlass.cli.announce import Announcer
+from windlass.cli.ending import Ending
 from windlass.cli.follow import follow_to_end, tell_end, tell_left, until
 from windlass.cli.interrupts import Detached, Interrupts
 from windlass.cli.output import can_redraw, note
 from windlass.cli.render.values import is_over, name_of
 from windlass.client.client import Client
 from windlass.client.documents import Manifest
-from windlass.core.errors import Conflict, Unavailable, WindlassError
+from windlass.core.errors import Conflict, Unavailable
 
 if TYPE_CHECKING:
     from windlass.client.terminal import Terminal
@@ -33,6 +34,8 @@ CHUNK = 1 << 16
 NOT_RUNNING = "not-running"
 """The code with which a terminal is refused."""
 STANDING = frozenset({"RUNNING"})
+BY_ITSELF = frozenset({"Completed", "ExitCode", "Error", "", None})
+"""Reasons of an end that nobody else brought about; `Error` is Kubernetes' word."""
 
 
 def attach_when_running(client: Client, job: Manifest, *, is_quiet: bool = False) -> int:
@@ -52,7 +55,7 @@ def attach_when_running(client: Client, job: Manifest, *, is_quiet: bool = False
             return _leave(job)
     if is_over(job):
         return follow_to_end(client, job, is_quiet=is_quiet)
-    return _attach(client, job) if _is_terminal(job) else _pipe(client, job, is_quiet=is_quiet)
+    return _attach(client, job, is_quiet=is_quiet) if _is_terminal(job) else _pipe(client, job, is_quiet=is_quiet)
 
 
 def _is_terminal(job: Manifest) -> bool:
@@ -96,11 +99,13 @@ def converse(terminal: "Terminal", *, is_raw: bool, has_input: bool = True) -> i
     return exits.NO_EXIT_CODE if terminal.exit_code is None else terminal.exit_code
 
 
-def _attach(client: Client, job: Manifest) -> int:
-    name, uid, terminal = name_of(job), job["metadata"]["uid"], None
+def _attach(client: Client, job: Manifest, *, is_quiet: bool) -> int:
+    """A container that ended just before we came leaves a terminal that stays silent for ever; so it is given up at the end."""
+    name, uid, terminal, ending = name_of(job), job["metadata"]["uid"], None, Ending(client, job)
     try:
-        with client.attach(uid) as terminal, _given_up_after_its_end(client, uid, terminal):
+        with client.attach(uid) as terminal, ending.listened_for(terminal.give_up):
             code = converse(terminal, is_raw=True)
+            ended = ending.wait() if code is not None and not job["spec"].get("retries") else None
     except Conflict as exc:
         return _after_its_end(client, uid, exc, is_shown=terminal is not None and terminal.has_spoken)
     except Unavailable as exc:
@@ -108,16 +113,24 @@ def _attach(client: Client, job: Manifest) -> int:
         raise
     if terminal.is_given_up:
         return follow_to_end(client, client.job(uid))
-    return _leave(job) if code is None else code
+    if code is None:
+        return _leave(job)
+    return code if ended is None else tell_end(ended, is_quiet=is_quiet or _is_by_itself(ended))
+
+
+def _is_by_itself(job: Manifest) -> bool:
+    """As a shell ends: its terminal has shown all there is to say."""
+    return job["status"].get("state") in {"SUCCEEDED", "FAILED"} and job["status"].get("reason") in BY_ITSELF
 
 
 def _pipe(client: Client, job: Manifest, *, is_quiet: bool) -> int:
     """Ctrl-C cancels without a question: the answer could not be told from the input."""
-    name, uid, terminal = name_of(job), job["metadata"]["uid"], None
+    name, uid, terminal, ending = name_of(job), job["metadata"]["uid"], None, Ending(client, job)
     interrupts = Interrupts(name, lambda: client.another().cancel(uid), can_ask=False)
     try:
-        with client.attach(uid) as terminal, interrupts.handled():
+        with client.attach(uid) as terminal, interrupts.handled(), ending.listened_for():
             code = converse(terminal, is_raw=False)
+            ended = ending.wait() if code is not None and not job["spec"].get("retries") else None
     except BrokenPipeError:
         tell_left(client, uid, name)
         raise
@@ -130,27 +143,7 @@ def _pipe(client: Client, job: Manifest, *, is_quiet: bool) -> int:
         return _leave(job)
     if job["spec"].get("retries"):
         return code
-    return tell_end(until(client, uid), is_quiet=is_quiet)
-
-
-@contextmanager
-def _given_up_after_its_end(client: Client, uid: str, terminal: "Terminal") -> Iterator[None]:
-    """A container that ended just before we came leaves a terminal that stays silent for ever, and tells nobody."""
-    mine = client.another()
-    happenings = mine.follow_happenings(uid)
-
-    def watch() -> None:
-        with suppress(WindlassError, OSError):
-            for _ in happenings:
-                pass
-            if is_over(mine.job(uid)):
-                terminal.give_up()
-
-    threading.Thread(target=watch, daemon=True).start()
-    try:
-        yield
-    finally:
-        happenings.close()
+    return tell_end(ended or until(client, uid), is_quiet=is_quiet)
 
 
 def _after_its_end(client: Client, uid: str, refusal: Conflict, *, is_shown: bool) -> int:
