@@ -101,6 +101,7 @@ Step = Say | Sleep | Exit | IgnoreTerm | Trap | Variable | Append | Link | Show 
 
 class Trait(StrEnum):
     TERMINAL = "a run may have a terminal, and attach reaches it"
+    INPUT = "a run may be given input without a terminal, by several at once"
     EXECUTE = "a second process may be started beside a run"
     DEBUG = "a shell may be started beside a volume"
 

@@ -528,7 +528,7 @@ class Terminals:
         assert said[Stream.STDOUT] == b"first\n" + given, "all of it, once, from the first line on"
 
     async def test_the_input_of_a_run_ends_with_whoever_gives_it(self, harness: Harness) -> None:
-        need(harness, Trait.TERMINAL)
+        need(harness, Trait.INPUT)
         assignment = await started(harness, "left", Copy(), Say(b"end\n"), Exit(3), wants_input=True)
         with anyio.fail_after(DEADLINE_SECONDS):
             async with harness.runtime.attach(assignment.run) as terminal:
@@ -537,7 +537,7 @@ class Terminals:
         assert joined(await all_lines(harness.runtime, assignment.run)) == b"a line\nend\n"
 
     async def test_who_has_no_input_to_give_does_not_end_that_of_another(self, harness: Harness) -> None:
-        need(harness, Trait.TERMINAL)
+        need(harness, Trait.INPUT)
         assignment = await started(harness, "shared", Copy(), Exit(4), wants_input=True)
         with anyio.fail_after(DEADLINE_SECONDS):
             async with harness.runtime.attach(assignment.run) as first:

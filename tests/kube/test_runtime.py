@@ -21,7 +21,7 @@ INSTALLATION, NODE = "contract", "cluster"
 
 
 class ClusterHarness:
-    traits = frozenset({Trait.EXECUTE, Trait.DEBUG})
+    traits = frozenset({Trait.INPUT, Trait.EXECUTE, Trait.DEBUG})
     image = busybox.IMAGE
 
     def __init__(self, lab: Lab) -> None:
@@ -71,6 +71,8 @@ class TestTellingParts(_OnCluster):
     test_followed = suite.Logs.test_a_follower_sees_lines_while_the_run_goes_on
     test_resumed = suite.Logs.test_resuming_anywhere_gives_exactly_the_rest
     test_files = suite.Volumes.test_files_come_back_byte_for_byte
+    test_input_ends = suite.Terminals.test_the_input_of_a_run_ends_with_whoever_gives_it
+    test_input_shared = suite.Terminals.test_who_has_no_input_to_give_does_not_end_that_of_another
     test_volume_in_use = suite.Volumes.test_a_volume_goes_when_nothing_uses_it
 
     async def test_input_without_a_terminal_is_passed_on_and_ends(self, harness: Harness) -> None:

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import httpx2
+from httpx2.websockets import HTTPXWSException, WebSocketUpgradeError
 
 from windlass.core.errors import Unavailable
 from windlass.ports.runtime import Stream
@@ -21,6 +22,7 @@ SILENCE_SECONDS: Final = 600.0
 PROTOCOL: Final = "v5.channel.k8s.io"
 STDIN, STDOUT, STDERR, VERDICT, SIZE, CLOSE = 0, 1, 2, 3, 4, 255
 FRAME: Final = 1 << 17
+BROKEN: Final = (httpx2.HTTPError, HTTPXWSException)
 END_OF_INPUT: Final = b"\x04"
 """What a terminal has instead of an end of file."""
 
@@ -33,19 +35,19 @@ class PodStream:
 
     async def send(self, data: bytes) -> None:
         for at in range(0, len(data), FRAME):
-            await self._socket.send_bytes(bytes((STDIN,)) + data[at : at + FRAME])
+            await self._send(STDIN, data[at : at + FRAME])
 
     async def close_input(self) -> None:
         if self._has_terminal:
             await self.send(END_OF_INPUT)
         else:
-            await self._socket.send_bytes(bytes((CLOSE, STDIN)))
+            await self._send(CLOSE, bytes((STDIN,)))
 
     async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
         while True:
             try:
                 frame: bytes = await self._socket.receive_bytes(None if self._has_terminal else SILENCE_SECONDS)
-            except (httpx2.HTTPError, TimeoutError) as exc:
+            except (*BROKEN, TimeoutError) as exc:
                 raise broken(exc) from exc
             channel, data = frame[0], frame[1:]
             if channel == VERDICT:
@@ -56,10 +58,19 @@ class PodStream:
 
     async def resize(self, *, rows: int, columns: int) -> None:
         size = json.dumps({"Height": rows, "Width": columns}).encode()
-        await self._socket.send_bytes(bytes((SIZE,)) + size)
+        await self._send(SIZE, size)
 
     async def exit_code(self) -> int | None:
         return self._exit_code
+
+    async def _send(self, channel: int, data: bytes) -> None:
+        """To one that is over it is no error: the end is told with the output."""
+        if self._exit_code is not None:
+            return
+        try:
+            await self._socket.send_bytes(bytes((channel,)) + data)
+        except Exception as exc:  # also the protocol's own, of a socket that the other side has closed meanwhile
+            raise broken(exc) from exc
 
 
 @asynccontextmanager
@@ -74,7 +85,7 @@ async def open_stream(
     try:
         async with http.websocket(path, subprotocols=[PROTOCOL], params=query) as socket:
             yield PodStream(socket, has_terminal=tty)
-    except httpx2.HTTPError as exc:
+    except BROKEN as exc:
         raise broken(exc) from exc
     except BaseExceptionGroup as group:  # the socket's task group wraps whatever passes through it
         raise innermost(group) from None
@@ -84,7 +95,7 @@ def innermost(group: BaseExceptionGroup[BaseException]) -> BaseException:
     only: BaseException = group
     while isinstance(only, BaseExceptionGroup) and len(only.exceptions) == 1:
         only = only.exceptions[0]
-    return broken(only) if isinstance(only, httpx2.HTTPError) else only
+    return broken(only) if isinstance(only, BROKEN) else only
 
 
 def exit_code(verdict: Document) -> int:
@@ -97,4 +108,9 @@ def exit_code(verdict: Document) -> int:
 
 
 def broken(exc: Exception) -> Unavailable:
-    return Unavailable(f"the Kubernetes API server does not answer: {exc}", code="kube-unavailable")
+    if isinstance(exc, WebSocketUpgradeError):
+        words = f"the Kubernetes API server opens no stream to the pod: it answers {exc.response.status_code}"
+        return Unavailable(words, code="kube-unavailable")
+    return Unavailable(
+        f"the Kubernetes API server does not answer: {str(exc)[:200] or type(exc).__name__}", code="kube-unavailable"
+    )

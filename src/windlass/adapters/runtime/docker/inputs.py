@@ -1,14 +1,13 @@
-"""What is given to runs with input and no terminal. The engine ends a run's input with the first connection that gave any; so
-all who give share one, and it ends when the last of them has ended it or gone."""
+"""The connections by which runs with input and no terminal are given theirs: one for each container, shared by all who give."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 import anyio
 
 from windlass.adapters.runtime.docker.engine import Engine
 from windlass.adapters.runtime.docker.hijack import Hijacked
-from windlass.core.errors import Unavailable
+from windlass.adapters.runtime.giving import Giver, SharedInput
 
 
 class Inputs:
@@ -20,12 +19,12 @@ class Inputs:
         self._shared: dict[str, _Shared] = {}
 
     @asynccontextmanager
-    async def giver(self, container: str) -> AsyncIterator["Giver"]:
+    async def giver(self, container: str) -> AsyncIterator[Giver]:
         async with self._opening:
             shared = self._shared.get(container)
             if shared is None:
                 shared = self._shared[container] = _Shared(await _open(self._engine, container))
-            giver = shared.join()
+            giver = shared.input.join()
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(shared.throw_away)
@@ -34,50 +33,18 @@ class Inputs:
         except BaseExceptionGroup as group:  # the task group wraps whatever passes through it
             raise group.exceptions[0] from None
         finally:
-            if shared.leave(giver):
+            if shared.input.leave(giver):
                 del self._shared[container]  # before anything is waited for: who comes now opens another
                 await shared.stream.aclose()
             else:
-                await shared.end_if_all_have()
-
-
-class Giver:
-    """One of those who give."""
-
-    def __init__(self, shared: "_Shared") -> None:
-        self._shared = shared
-        self.has_ended = False
-
-    async def send(self, data: bytes) -> None:
-        with suppress(Unavailable):  # it reads no more, as `head` does; what it prints is still to come
-            async with self._shared.sending:
-                await self._shared.stream.send(data)
-
-    async def end(self) -> None:
-        self.has_ended = True
-        await self._shared.end_if_all_have()
+                await shared.input.end_if_all_have()
 
 
 class _Shared:
     def __init__(self, stream: Hijacked) -> None:
         self.stream = stream
-        self.sending = anyio.Lock()
+        self.input = SharedInput(stream)
         self._reading = anyio.Lock()
-        self._givers: list[Giver] = []
-
-    def join(self) -> Giver:
-        giver = Giver(self)
-        self._givers.append(giver)
-        return giver
-
-    def leave(self, giver: Giver) -> bool:
-        """Whether it was the last."""
-        self._givers.remove(giver)
-        return not self._givers
-
-    async def end_if_all_have(self) -> None:
-        if all(giver.has_ended for giver in self._givers):
-            await self.stream.end()
 
     async def throw_away(self) -> None:
         """One of the givers' tasks at a time; another takes over when that one goes."""

@@ -9,7 +9,7 @@ import anyio
 from windlass.adapters.runtime.docker.engine import Engine
 from windlass.adapters.runtime.docker.frames import Frames
 from windlass.adapters.runtime.docker.hijack import Hijacked
-from windlass.adapters.runtime.docker.inputs import Giver
+from windlass.adapters.runtime.giving import Giver
 from windlass.core.errors import WindlassError
 from windlass.ports.runtime import Stream, Terminal
 

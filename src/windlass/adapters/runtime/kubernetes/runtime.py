@@ -11,6 +11,7 @@ from typing import Final
 import anyio
 
 from windlass.adapters.runtime.backoff import Backoff
+from windlass.adapters.runtime.kubernetes.attaching import Attaching, OnTerminal
 from windlass.adapters.runtime.kubernetes.bells import Bells
 from windlass.adapters.runtime.kubernetes.beside import Beside
 from windlass.adapters.runtime.kubernetes.cluster import Cluster
@@ -54,6 +55,7 @@ from windlass.wire.kube.pod import PodPolicy
 
 GONE_SECONDS: Final = 90.0
 """How long a removed run's pod may take to go before somebody is told that it does not."""
+END_SECONDS: Final = 10.0
 LOOK_MS: Final = 150
 DEFAULT_POLICY: Final = PodPolicy()
 RELEASED_ONCE: Final = 1
@@ -74,6 +76,7 @@ class KubernetesRuntime:
         clock: Clock,
         beside: Beside,
         volumes: Volumes,
+        attaching: Attaching,
         policy: PodPolicy,
         guests: GuestRuns | None,
     ) -> None:
@@ -83,6 +86,7 @@ class KubernetesRuntime:
         self._clock = clock
         self._beside = beside
         self._volumes = volumes
+        self._attaching = attaching
         self._guests = guests
         self._scope = namespace if guests is None else ""
         """Where runs' objects may be: a guest's is in its tenant's namespace."""
@@ -117,6 +121,7 @@ class KubernetesRuntime:
                 clock=clock,
                 beside=beside,
                 volumes=volumes,
+                attaching=Attaching(cluster, namespace, tasks),
                 policy=policy,
                 guests=None if sign is None else GuestRuns(cluster, owner, sign),
             )
@@ -284,9 +289,19 @@ class KubernetesRuntime:
         """From this moment on: what it said before is in its log."""
         job = await self._running(run)
         is_tty = bool(job["spec"].get("terminal", False))
-        has_input = is_tty or bool(job["spec"].get("stdin", False))
-        async with self._cluster.terminal(self._pod(run), self._namespace, has_input=has_input, tty=is_tty) as terminal:
-            yield terminal
+
+        async def exit_code() -> int | None:
+            """The connection ends a moment before the cluster tells how the run did."""
+            with anyio.move_on_after(END_SECONDS):
+                return (await self._bells.until(run, lambda: self.observe(run), is_settled)).exit_code
+            return None
+
+        if not is_tty and job["spec"].get("stdin", False):
+            async with self._attaching.joined(self._pod(run), exit_code) as terminal:
+                yield terminal
+            return
+        async with self._cluster.terminal(self._pod(run), self._namespace, has_input=is_tty, tty=is_tty) as terminal:
+            yield OnTerminal(terminal, exit_code)
 
     @asynccontextmanager
     async def execute(self, run: RunId, command: tuple[str, ...], *, wants_terminal: bool) -> AsyncIterator[Terminal]:
