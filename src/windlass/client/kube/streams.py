@@ -18,7 +18,8 @@ from windlass.wire.kube.kinds import PODS
 from windlass.wire.kube.names import CONTAINER, Document
 
 SILENCE_SECONDS: Final = 600.0
-"""How long a command in a pod may say nothing before the connection is given up. Somebody at a terminal may think for longer."""
+"""How long a command in a pod may say nothing before the connection is given up. Somebody at a terminal may think
+for longer, and a run may work for longer."""
 PROTOCOL: Final = "v5.channel.k8s.io"
 STDIN, STDOUT, STDERR, VERDICT, SIZE, CLOSE = 0, 1, 2, 3, 4, 255
 FRAME: Final = 1 << 17
@@ -28,8 +29,9 @@ END_OF_INPUT: Final = b"\x04"
 
 
 class PodStream:
-    def __init__(self, socket: Any, *, has_terminal: bool) -> None:
+    def __init__(self, socket: Any, *, has_terminal: bool, silence_seconds: float | None) -> None:
         self._socket = socket
+        self._silence_seconds = silence_seconds
         self._has_terminal = has_terminal
         self._exit_code: int | None = None
 
@@ -46,7 +48,7 @@ class PodStream:
     async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
         while True:
             try:
-                frame: bytes = await self._socket.receive_bytes(None if self._has_terminal else SILENCE_SECONDS)
+                frame: bytes = await self._socket.receive_bytes(self._silence_seconds)
             except (*BROKEN, TimeoutError) as exc:
                 raise broken(exc) from exc
             channel, data = frame[0], frame[1:]
@@ -84,7 +86,8 @@ async def open_stream(
     path = PODS.path(namespace, pod, "exec" if command else "attach")
     try:
         async with http.websocket(path, subprotocols=[PROTOCOL], params=query) as socket:
-            yield PodStream(socket, has_terminal=tty)
+            silence_seconds = SILENCE_SECONDS if command and not tty else None
+            yield PodStream(socket, has_terminal=tty, silence_seconds=silence_seconds)
     except BROKEN as exc:
         raise broken(exc) from exc
     except BaseExceptionGroup as group:  # the socket's task group wraps whatever passes through it
