@@ -53,6 +53,8 @@ VOLUME_TTL: Final = "pvcTTLSecondsAfterFinished"
 VOLUME_TTL_ALIAS: Final = "volumeTTLSecondsAfterFinished"
 _PRESET_FIELDS: Final = ("model", "input", "output")
 _TEXTS: Final = {str}
+_SURELY_FEW: Final = COMMAND_BYTES_MAX // 4
+"""Characters: in UTF-8 none has more than four bytes, so these need not be counted."""
 
 
 def _read_command(value: object) -> object:
@@ -68,9 +70,10 @@ def _read_command(value: object) -> object:
 
 
 def check_command(arguments: list[str]) -> list[str]:
-    if sum(map(len, arguments)) > COMMAND_BYTES_MAX or sum(len(a.encode()) for a in arguments) > COMMAND_BYTES_MAX:
+    whole = "".join(arguments)
+    if len(whole) > _SURELY_FEW and len(whole.encode()) > COMMAND_BYTES_MAX:
         raise ValueError(f"a command has at most {COMMAND_BYTES_MAX} bytes")
-    if any("\0" in argument for argument in arguments):
+    if "\0" in whole:
         raise ValueError("an argument holds a NUL character")
     if arguments and not arguments[0]:
         raise ValueError("the first argument names the program and may not be empty")
@@ -78,11 +81,15 @@ def check_command(arguments: list[str]) -> list[str]:
 
 
 def _check_env(env: "dict[str, str | SecretRefDocument]") -> "dict[str, str | SecretRefDocument]":
-    texts = {key: value if isinstance(value, str) else "" for key, value in env.items()}
-    if sum(len(key.encode()) + len(value.encode()) for key, value in texts.items()) > ENV_BYTES_MAX:
+    check_variables({key: value if isinstance(value, str) else "" for key, value in env.items()})
+    return env
+
+
+def check_variables(texts: dict[str, str]) -> None:
+    whole = "".join([*texts, *texts.values()])
+    if len(whole) > _SURELY_FEW and len(whole.encode()) > ENV_BYTES_MAX:
         raise ValueError(f"variables have at most {ENV_BYTES_MAX} bytes together")
     names.read_env(texts)
-    return env
 
 
 def read_plain_command(value: object) -> tuple[str, ...]:
@@ -96,7 +103,8 @@ def read_plain_env(value: object) -> tuple[tuple[str, str], ...]:
     """Variables that are texts, all of them, by the rules of the model; ValueError for any other."""
     if type(value) is not dict or len(value) > ENV_MAX or not set(map(type, value.values())) <= _TEXTS:
         raise ValueError
-    return tuple(_check_env(value).items())  # type: ignore[arg-type]
+    check_variables(value)
+    return tuple(value.items())
 
 
 def _check_names(references: "dict[str, SecretRefDocument]") -> "dict[str, SecretRefDocument]":

@@ -102,7 +102,8 @@ def read_secret_key(text: str) -> str:
 
 
 def read_env(env: dict[str, str]) -> dict[str, str]:
-    _check_each(env, _env_fault)
+    if not all(map(_ENV_NAME.fullmatch, env)) or "\0" in "".join(env.values()):
+        _check_each(env, _env_fault)
     return env
 
 
