@@ -139,7 +139,7 @@ def told(what: str, ratio: float, words: str) -> Figure:
 def one_alone(door: KubeDoor, witness: "Witness", number: int) -> float:
     began = time.perf_counter()
     name = f"alone-{number}"
-    door.create(JOBS, ours(name), NAMESPACE)
+    door.create(JOBS, ours_gone(name), NAMESPACE)
     wait_for(lambda: name in witness.made, PATIENCE_SECONDS, f"the pod of {name}")
     wait_for(lambda: name in witness.over, PATIENCE_SECONDS, f"{name} to end")
     return witness.made[name] - began
