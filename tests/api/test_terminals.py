@@ -6,6 +6,7 @@ import aiohttp
 import anyio
 import pytest
 
+from tests.api.home import IMAGE
 from tests.api.live import LiveHome, live_home
 
 pytestmark = pytest.mark.anyio
@@ -72,6 +73,18 @@ async def test_what_cannot_be_opened_says_why(path: str, code: str) -> None:
     async with live_home() as live:
         await live.api.submit("true", name="idle", suspend=True)
         assert (await session(live, path))[2]["error"]["code"] == code
+
+
+async def test_a_shell_that_cannot_be_opened_says_whether_image_or_command_is_missing() -> None:
+    async with live_home() as live:
+        made = await live.api.submit("true", name="over")
+        await live.api.until(made["metadata"]["uid"])
+        refused = (await session(live, "/api/v1/jobs/over/debug?command=nosuch"))[2]["error"]
+        assert (refused["code"], refused["status"]) == ("start-failed", 409)
+        live.api.home.machine.images = {IMAGE}
+        refused = (await session(live, "/api/v1/jobs/over/debug?image=nosuch:1"))[2]["error"]
+        assert (refused["code"], refused["status"]) == ("image-not-found", 409)
+        assert "nosuch:1" in refused["detail"]
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,7 @@ def test_no_server_is_exit_69(windlass: Invoke, free_port: Callable[[], int]) ->
         (["run", "--webhook", "", "a"], "expected a value, and it is empty"),
         (["cp", "a", "b"], "one of SRC and DST is JOB:/PATH"),
         (["exec", "a"], "which command?"),
+        (["debug", "a", "--exec", "echo 'a"], "cannot be split into words: no closing quotation"),
         (["get", "jobs", "-o", "xml"], "'xml' is not one of"),
     ],
 )

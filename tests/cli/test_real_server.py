@@ -174,6 +174,35 @@ def test_input_is_given_once(server: RealServer) -> None:
     assert "-i and --retries exclude each other: input can be given only once" in done.stderr
 
 
+def test_a_window_without_a_size_or_with_too_large_a_one_is_no_reason_to_leave(server: RealServer) -> None:
+    loop = (
+        "run",
+        "-it",
+        "--name",
+        "window",
+        "--",
+        "sh",
+        "-c",
+        "echo ready; while read x; do echo $x: $(stty size); done",
+    )
+    with at_a_terminal(PROGRAM, *loop, environ=server.environ) as person:
+        person.reads("ready")
+        person.types("one\n")
+        person.reads("one: 24 80")
+        person.sizes_the_window(0, 0)
+        person.types("two\n")
+        person.reads("two: 24 80")
+        person.sizes_the_window(30, 1200)
+        end = time.monotonic() + DEADLINE_SECONDS
+        while "30 1000" not in person.seen:
+            assert time.monotonic() < end
+            person.types("three\n")
+            person.reads("three: ")
+            person.reads("\n")
+        person.types("\x04")
+        assert person.waits() == 0
+
+
 def test_who_attaches_to_a_job_without_input_is_told_so_and_shown_its_output(server: RealServer) -> None:
     server.windlass(
         "run", "-d", "--name", "deaf", "--", "sh", "-c", "echo up; until [ -e go ]; do sleep 0.05; done; exit 4"

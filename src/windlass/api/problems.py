@@ -14,6 +14,7 @@ from starlette.responses import Response
 from windlass.api.attempts import attempted
 from windlass.api.context import context_of
 from windlass.core.errors import Fault, Invalid, OverLimit, Unavailable, WindlassError
+from windlass.ports.runtime import ImageUnavailable, StartFailed
 from windlass.wire.expected import expected
 from windlass.wire.faults import invalid, show
 from windlass.wire.problem import MEDIA_TYPE, internal_problem, problem, problem_of, status_of
@@ -47,7 +48,13 @@ class TooSlow(WindlassError):
     default_code = "too-slow"
 
 
-_STATUS: Final[dict[type[WindlassError], int]] = {TooSlow: 408, Unsupported: 415, Misdirected: 421}
+_STATUS: Final[dict[type[WindlassError], int]] = {
+    TooSlow: 408,
+    Unsupported: 415,
+    Misdirected: 421,
+    ImageUnavailable: 409,
+    StartFailed: 409,
+}
 
 
 def install(app: FastAPI) -> None:
@@ -73,6 +80,11 @@ def error_document(error: WindlassError, request_id: str) -> dict[str, Any]:
     return problem_of(error, request_id=request_id)
 
 
+def is_internal(error: WindlassError) -> bool:
+    """Of no listed class: nobody meant it for whoever asked."""
+    return status_of(error) == 500 and type(error) not in _STATUS
+
+
 def internal_response(request_id: str) -> Response:
     return problem_response(internal_problem(request_id))
 
@@ -90,8 +102,8 @@ def request_id_of(connection: HTTPConnection) -> str:
 
 async def answer_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, WindlassError)
-    if status_of(error) == 500 and type(error) not in _STATUS:
-        raise error  # no listed class: the envelope logs it and answers with nothing but the id
+    if is_internal(error):
+        raise error  # the envelope logs it and answers with nothing but the id
     note_refusal(request, error)
     return error_response(error, request_id_of(request))
 

@@ -16,7 +16,7 @@ from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from starlette.datastructures import QueryParams
 
 from windlass.api.context import Context, context_of, refresh, shut_out, writer_of
-from windlass.api.problems import error_document, error_response, note_refusal, request_id_of
+from windlass.api.problems import error_document, error_response, is_internal, note_refusal, request_id_of
 from windlass.core.errors import Denied, Fault, Invalid, WindlassError
 from windlass.core.model.views import JobView
 from windlass.ports.runtime import Stream, Terminal
@@ -87,10 +87,11 @@ async def _serve(websocket: WebSocket, ref: str, prepare: Callable[[QueryParams]
                 await _bridge(here, websocket, terminal)
     except WebSocketDisconnect:
         return
-    except WindlassError as error:
-        note_refusal(websocket, error)
-        await _end(websocket, {"error": error_document(error, request_id)}, _REFUSED)
-    except Exception:
+    except Exception as error:
+        if isinstance(error, WindlassError) and not is_internal(error):
+            note_refusal(websocket, error)
+            await _end(websocket, {"error": error_document(error, request_id)}, _REFUSED)
+            return
         _log.exception("terminal failed", request_id=request_id)
         await _end(websocket, {"error": internal_problem(request_id)}, _FAILED)
 

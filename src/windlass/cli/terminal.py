@@ -33,6 +33,8 @@ LEAVE = b"\x10\x11"
 CHUNK = 1 << 16
 NOT_RUNNING = "not-running"
 """The code with which a terminal is refused."""
+SIDE_MAX = 1000
+"""Rows and columns that a server takes."""
 STANDING = frozenset({"RUNNING"})
 BY_ITSELF = frozenset({"Completed", "ExitCode", "Error", "", None})
 """Reasons of an end that nobody else brought about; `Error` is Kubernetes' word."""
@@ -208,7 +210,8 @@ def _sizes_follow(terminal: "Terminal") -> Iterator[None]:
 
     def tell(*_: object) -> None:
         size = os.get_terminal_size(sys.stdout.fileno())
-        terminal.resize(size.lines, size.columns)
+        if size.lines and size.columns:  # one that a program made may have none
+            terminal.resize(min(size.lines, SIDE_MAX), min(size.columns, SIDE_MAX))
 
     previous = signal.signal(signal.SIGWINCH, tell)
     try:

@@ -65,12 +65,19 @@ def open_debug(
     keep: bool,
     name: str | None,
 ) -> int:
-    import shlex
-
     from windlass.cli.terminal import converse
 
-    command = words or (tuple(shlex.split(line)) if line else SHELL)
+    command = words or (_split(line) if line else SHELL)
     with client.debug(job, image=image, keep=keep, name=name, command=command) as terminal:
         if sys.stdin.isatty() and not (line or words):
             note(f"the volume of {job} is at /mnt; `exit` leaves")
         return converse(terminal, is_raw=True) or 0
+
+
+def _split(line: str) -> tuple[str, ...]:
+    import shlex
+
+    try:
+        return tuple(shlex.split(line))
+    except ValueError as exc:
+        raise click.BadParameter(f"cannot be split into words: {str(exc).lower()}", param_hint="--exec") from None
