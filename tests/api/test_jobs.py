@@ -116,7 +116,32 @@ async def test_a_batch_with_a_taken_name_leaves_nothing(api: ApiHome) -> None:
     items = [manifest("true", name="twin"), manifest("true", name="other"), manifest("true", name="twin")]
     answer = await api.client.post("/api/v1/jobs/bulk", json={"items": items})
     assert (answer.status_code, answer.json()["code"]) == (409, "name-taken")
+    assert answer.json()["faults"] == [
+        {"field": "items[2].metadata.name", "message": "'twin' is given in items[0] too"}
+    ]
     assert (await api.client.get("/api/v1/jobs")).json()["items"] == []
+    await api.submit("true", name="twin")
+    answer = await api.client.post("/api/v1/jobs/bulk", json={"items": items[1:]})
+    assert (answer.status_code, answer.json()["code"]) == (409, "name-taken")
+    assert answer.json()["detail"].startswith("items[1]: the name 'twin' is taken by job ")
+
+
+async def test_what_no_node_and_no_secret_allows_is_told_of_each_item_of_a_batch(api: ApiHome) -> None:
+    before = await api.trace()
+    items = [
+        manifest("true", name="fine"),
+        manifest("true", pool="nowhere"),
+        manifest("true", env={"KEY": {"secret": "absent"}}),
+        manifest("true", resources={"cpu": 999}),
+    ]
+    answer = await api.client.post("/api/v1/jobs/bulk", json={"items": items})
+    assert answer.status_code == 400
+    assert [fault["field"] for fault in answer.json()["faults"]] == [
+        "items[1].spec.pool",
+        "items[2].spec.env.KEY",
+        "items[3].spec.resources.cpu",
+    ]
+    assert await api.trace() == before
 
 
 async def test_a_batch_with_a_repeated_key_is_made_once_and_answered_as_first(api: ApiHome) -> None:

@@ -20,7 +20,7 @@ from windlass.core.world import requests
 from windlass.core.world.expiry import is_expired
 from windlass.core.world.finish import doom, erase
 from windlass.core.world.records import Answer, Key, Table, decode, store_key
-from windlass.core.world.submit import Render, find_replay, key_id, make_job, remember, submit
+from windlass.core.world.submit import Render, find_replay, key_id, make_job, remember, submit, submit_all
 from windlass.ports.ids import Ids
 from windlass.ports.store import Store
 
@@ -90,8 +90,7 @@ class Intake:
 
         def verb(now: Millis) -> tuple[list[Job], bytes]:
             with world.decision(now):
-                asked = zip(ids, submissions, strict=True)
-                jobs = [submit(world, tenant, one, job=job, now=now)[0] for job, one in asked]
+                jobs = submit_all(world, tenant, submissions, jobs=ids, now=now)
                 answer = render(jobs)
                 if idempotency is not None:
                     remember(world, tenant, idempotency, ids[0], answer, now)

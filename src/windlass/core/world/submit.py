@@ -1,6 +1,6 @@
 """Admission into the World: a submission becomes a job, with its name, key and adopted volume, in one decision."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Final
 
@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from windlass.core.admission.fit import check_fit
 from windlass.core.admission.quota import check_door, check_ever
-from windlass.core.errors import Conflict, Denied
+from windlass.core.errors import Conflict, Denied, Fault, Invalid, WindlassError
 from windlass.core.model.ids import JobId, Millis, TenantId
 from windlass.core.model.job import Job, JobSpec, OnLostNode
 from windlass.core.model.naming import made_up_name
@@ -23,6 +23,7 @@ from windlass.core.world.world import World
 
 _MOVE: Final = OnLostNode.MOVE
 _WAIT: Final = OnLostNode.WAIT
+_FAULTS_MAX: Final = 100
 
 Render = Callable[[Job, JobSpec], bytes]
 
@@ -52,6 +53,54 @@ def submit(
         if idempotency is not None:
             remember(world, tenant, idempotency, job, render(accepted, spec) if render else b"", now)
     return accepted, spec
+
+
+def submit_all(
+    world: World, tenant: TenantId, submissions: Sequence[Submission], *, jobs: Sequence[JobId], now: Millis
+) -> list[Job]:
+    """Accept all, or raise with nothing changed and what is wrong told of the item it is wrong with. Those that cannot be meant are
+    all told; the first limit or taken name that is met ends it."""
+    _refuse_twins(submissions)
+    accepted: list[Job] = []
+    faults: list[Fault] = []
+    first: Invalid | None = None
+    with world.decision(now):
+        for number, (job, asked) in enumerate(zip(jobs, submissions, strict=True)):
+            try:
+                accepted.append(submit(world, tenant, asked, job=job, now=now)[0])
+            except Invalid as refusal:
+                first = first or refusal
+                faults += _in_item(number, refusal)
+            except WindlassError as refusal:
+                refusal.message = f"items[{number}]: {refusal.message}"
+                raise
+        if first is not None:
+            raise Invalid(
+                f"some of the {len(submissions)} jobs cannot be accepted: {first.message}",
+                code=first.code,
+                hint=first.hint,
+                faults=faults[:_FAULTS_MAX],
+            )
+    return accepted
+
+
+def _in_item(number: int, refusal: Invalid) -> list[Fault]:
+    where = f"items[{number}]"
+    told = [Fault(f"{where}.{fault.field}", fault.message) for fault in refusal.faults]
+    return told or [Fault(where, refusal.message)]
+
+
+def _refuse_twins(submissions: Sequence[Submission]) -> None:
+    seen: dict[str, int] = {}
+    faults = [
+        Fault(f"items[{number}].metadata.name", f"{asked.name!r} is given in items[{seen[asked.name]}] too")
+        for number, asked in enumerate(submissions)
+        if asked.name and seen.setdefault(asked.name, number) != number
+    ]
+    if faults:
+        raise Conflict(
+            "a name is given twice", code="name-taken", hint="a job has a name of its own", faults=faults[:_FAULTS_MAX]
+        )
 
 
 def find_replay(world: World, tenant: TenantId, idempotency: Idempotency) -> Key | None:
