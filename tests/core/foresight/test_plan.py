@@ -246,10 +246,12 @@ def _planned_and_happened(
 def _really(
     driven: Driven, tenant: TenantId, wishes: Sequence[Submission], ids: Sequence[JobId]
 ) -> list[tuple[str, str, int]]:
+    """As `apply` does it: one after the other, each placed at once if there is room for it."""
     names = {}
+    driven.placed.clear()
     for asked, job in zip(wishes, ids, strict=True):
         names[job] = submit(driven.world, tenant, asked, job=job, now=driven.now)[0].name
-    driven.placed.clear()
+        Driven.place(driven)
     driven.place()
     while driven.step():
         pass
@@ -271,6 +273,16 @@ def test_a_plan_says_what_it_costs_and_whom_it_delays() -> None:
     assert (one.start.at, one.starts_now) == (START + 60_000, False)
     assert one.price_micros == 60_000 * 50_000 // 3_600_000 + GIB * 60_000 * 10_000 // (10**9 * 3_600_000)
     assert (found.delayed, found.delayed_others, found.delayed_others_by_ms) == ((), 1, 60_000)
+
+
+def test_whoever_comes_first_has_its_place_before_one_of_a_higher_priority_is_submitted() -> None:
+    world = a_world(a_node(cpu=2000))
+    first = replace(a_submission(name="aa", cpu=1500), expected_ms=Millis(60_000))
+    second = replace(first, name="bb", priority=5)
+    aa, bb = plan(world, TenantId("local"), [first, second], ids=[a_job_id(), a_job_id()], now=START).items
+    assert (aa.starts_now, aa.turn) == (True, 1)
+    assert bb.start is not None
+    assert (bb.start.at, bb.turn) == (START + 60_000, 2)
 
 
 def test_what_would_be_refused_is_said_with_its_faults_and_the_rest_is_planned() -> None:

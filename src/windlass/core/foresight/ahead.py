@@ -4,7 +4,7 @@ What `why` estimates a start by and `plan` is made of. The caller holds the tria
 meanwhile, because a timer that has been taken off its heap cannot be taken back.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from heapq import heapify, heappop, heappush
 from typing import Final
@@ -52,9 +52,14 @@ class Foreseen(Struct, frozen=True, kw_only=True):
         return next((one for one in self.placings if one.job == job), None)
 
 
-def look_ahead(world: World, wanted: Collection[JobId], *, now: Millis, steps: int = STEPS) -> Foreseen:
-    """Until every job that is wanted has its place, nothing more can happen, or the steps are used up. Inside a trial."""
-    left = set(wanted)
+def look_ahead(
+    world: World, wanted: Collection[JobId], *, now: Millis, steps: int = STEPS, arriving: Iterable[JobId] = ()
+) -> Foreseen:
+    """Until every job that is wanted has its place, nothing more can happen, or the steps are used up. Inside a trial.
+
+    `arriving`: jobs that are submitted as they are taken from it, wanted too. What can be placed is, before each.
+    """
+    left, coming = set(wanted), iter(arriving)
     placings: list[Placing] = []
     with _waking_timers(world):
         ends, growths = _expected_ends(world, now), Growths(world, now)
@@ -66,6 +71,10 @@ def look_ahead(world: World, wanted: Collection[JobId], *, now: Millis, steps: i
                 placings.append(Placing(run.job, run.tenant, run.node, now, run.burst_factor, growing))
                 observe(world, RunStarted(run=run.id, token=run.token), now=now)
                 heappush(ends, (_expected_end(world, run, now), run.id, run))
+            arrived = next(coming, None)
+            if arrived is not None:
+                left.add(arrived)
+                continue
             came = growths.step(now) if left else 0
             steps -= came
             if came and steps > 0:

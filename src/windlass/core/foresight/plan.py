@@ -3,7 +3,7 @@
 The same look ahead without them says whom they would delay. Nothing is decided, stored or held.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -104,16 +104,18 @@ def plan(
     with world.trial(now):
         before = look_ahead(world, {_NOBODY}, now=now, steps=steps)
     with world.trial(now):
-        there = dict(known)
-        outcomes = [
-            _try(world, tenant, one, job, now, there=there, check_same=check_same)
-            for one, job in zip(submissions, ids, strict=True)
-        ]
-        jobs = [job for job in outcomes if isinstance(job, Job)]
-        wanted = {job.id for job in jobs if not job.is_suspended}
+        there, outcomes = dict(known), list[Job | Refusal | None]()
+
+        def arriving() -> Iterator[JobId]:
+            for one, job in zip(submissions, ids, strict=True):
+                outcome = _try(world, tenant, one, job, now, there=there, check_same=check_same)
+                outcomes.append(outcome)
+                if isinstance(outcome, Job) and not outcome.is_suspended:
+                    yield job
+
         # Also those that had their place without it: only when they have it again is it known how much later.
         delayable = {one.job for one in before.placings}
-        after = look_ahead(world, wanted | delayable, now=now, steps=steps) if wanted else before
+        after = look_ahead(world, delayable, now=now, steps=steps, arriving=arriving())
         items = [_planned(world, asked, one, after, now) for asked, one in zip(submissions, outcomes, strict=True)]
         names = {one.job: world.tables.jobs[one.job].name for one in before.placings if one.job in world.tables.jobs}
     later = _delays(before, after)
