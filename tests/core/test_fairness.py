@@ -381,6 +381,32 @@ def test_a_typical_length_is_the_median_of_the_newest_and_forgets_the_oldest_pai
     assert typical.span(A, shapes[0]) == DEFAULT_MS
 
 
+@pytest.mark.parametrize(
+    ("state", "reason", "ran_ms", "is_measured"),
+    [
+        (RunState.EXITED, "Completed", 500, True),
+        (RunState.EXITED, "ExitCode", 500, True),
+        (RunState.STOPPED, "Cancelled", 500, False),
+        (RunState.STOPPED, "Cancelled", 500_000, False),
+        (RunState.LOST, "Vanished", 500, False),
+        (RunState.STOPPED, "DeadlineExceeded", 500, False),
+        (RunState.STOPPED, "DeadlineExceeded", 500_000, True),
+    ],
+)
+def test_only_a_run_that_ended_by_itself_says_how_long_its_like_take(
+    state: RunState, reason: str, ran_ms: int, *, is_measured: bool
+) -> None:
+    """One that ran into its timeout says that they take longer than that, which is news where it is longer than usual."""
+    world = fair_world()
+    (job,) = accept(world, A, expected_ms=None)
+    (run,) = place(world, now=NOW)
+    if reason == "Cancelled":
+        requests.cancel(world, A, job.id, now=NOW)
+    observe(world, RunEnded(run=run.id, token=run.token, state=state, reason=reason, ran_ms=Millis(ran_ms)), now=NOW)
+    assert world.tables.typical.span(A, job.shape) == (ran_ms if is_measured else DEFAULT_MS)
+    assert world.tables.ledger.account(A).work == work_of(ONE_CORE, Millis(ran_ms)), "charged all the same"
+
+
 def a_waiting_job(seq: int, tenant: TenantId, shape: Shape) -> Job:
     return Job(id=a_job_id(), tenant=tenant, name="", seq=seq, shape=shape, created_at=NOW, since=NOW)
 

@@ -1,7 +1,8 @@
 """How long a tenant's runs of one shape usually take: the median of the newest few, for jobs that do not say it themselves.
 
-A measurement, not a decision: it is not stored, and starts empty with each leadership. Until the first run of a shape has ended
-its jobs count with the default; every charge is corrected at the run's end, so a wrong guess costs no one for long.
+Of runs that ended by themselves. A measurement, not a decision: it is not stored, and starts empty with each leadership. Until
+the first run of a shape has ended its jobs count with the default; every charge is corrected at the run's end, so a wrong guess
+costs no one for long.
 """
 
 from collections import OrderedDict, deque

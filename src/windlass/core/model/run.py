@@ -26,6 +26,8 @@ class RunState(StrEnum):
 ENDED = frozenset({RunState.EXITED, RunState.STOPPED, RunState.LOST, RunState.REFUSED})
 
 
+TIMED_OUT: Final = "DeadlineExceeded"
+"""`Run.reason` of what ran longer than its timeout."""
 TAKEN_DOWN: Final = "TakenDown"
 """`Run.stopped_for` of what ran when the installation ended."""
 

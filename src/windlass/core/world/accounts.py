@@ -8,12 +8,13 @@ from windlass.core.fairness.account import Virtual, Work
 from windlass.core.fairness.ledger import charge, true_up, work_of
 from windlass.core.model.ids import Millis, TenantId
 from windlass.core.model.job import Job
-from windlass.core.model.run import Run
+from windlass.core.model.run import TIMED_OUT, Run, RunState
 from windlass.core.world.policy import Queueing
 from windlass.core.world.records import ACCOUNTS
 from windlass.core.world.world import World
 
 _FIRST_COME: Final = Queueing.FIRST_COME
+_EXITED: Final = RunState.EXITED
 
 
 def expected_work(world: World, job: Job) -> Work:
@@ -49,7 +50,7 @@ def settle_run(world: World, job: Job, run: Run, now: Millis) -> None:
     """Part of the decision that accepts its end: what it was charged becomes what it used."""
     tables = world.tables
     used, is_real = work_of(run.needs, _held(run, now)), tables.woken is None
-    if is_real and run.ran_ms:
+    if is_real and run.ran_ms and _tells_usual(world, job, run, run.ran_ms):
         tables.typical.note(run.tenant, job.shape, run.ran_ms)
     if used == run.charged:
         return
@@ -70,6 +71,14 @@ def settle_run(world: World, job: Job, run: Run, now: Millis) -> None:
         is_waiting=tables.queue.waits(run.tenant) > 0,
     )
     world.put(ACCOUNTS, run.tenant, account)
+
+
+def _tells_usual(world: World, job: Job, run: Run, ran_ms: Millis) -> bool:
+    """Whether it measured how long its like take. What somebody cut off says nothing about it; what ran into its timeout, that
+    they take longer than that: news only where it is longer than usual."""
+    if run.reason == TIMED_OUT:
+        return ran_ms > world.tables.typical.span(run.tenant, job.shape)
+    return run.state is _EXITED
 
 
 def _count(world: World, tenant: TenantId, work: int) -> None:

@@ -13,7 +13,7 @@ from windlass.core.model.facts import Fact, RunEnded, RunProgressed, RunStarted,
 from windlass.core.model.ids import Millis
 from windlass.core.model.job import Job, JobState
 from windlass.core.model.money import Micros
-from windlass.core.model.run import TAKEN_DOWN, Intent, Run, RunState
+from windlass.core.model.run import TAKEN_DOWN, TIMED_OUT, Intent, Run, RunState
 from windlass.core.model.spending import Segment
 from windlass.core.model.volume import VolumeState, doomed_on
 from windlass.core.world.accounts import settle_run
@@ -151,7 +151,7 @@ def _conclude(world: World, job: Job, run: Run, cost: Micros, fact: RunEnded, no
         if run.stopped_for == TAKEN_DOWN:
             reason, said = TAKEN_DOWN, "ended because the installation was taken down (`windlass down`)"
         finish(world, job, JobEvent.CANCELLED, run=run, cost=cost, now=now, reason=reason, message=said)
-    elif run.reason == "DeadlineExceeded":
+    elif run.reason == TIMED_OUT:
         finish(world, job, JobEvent.TIMED_OUT, run=run, cost=cost, now=now)
     elif run.state is _EXITED and run.exit_code == 0:
         finish(world, job, _SUCCEEDED, run=run, cost=cost, now=now)
