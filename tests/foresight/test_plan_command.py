@@ -143,3 +143,11 @@ async def test_what_is_suspended_has_no_start_and_no_price_and_more_than_a_plan_
         "error: the manifests have one fault",
         "  - 101 documents: expected a list of 1 to 100 manifests",
     ]
+
+
+@pytest.mark.anyio
+async def test_a_job_that_would_cost_more_than_it_may_is_said_to_be_stopped(live: LiveHome, tmp_path: Path) -> None:
+    dear = manifest("true", name="dear", expectedSeconds=3_600, maxCost=10)
+    done = await windlass(live, "plan", "-f", written(tmp_path / "dear.yaml", dear))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert rows(done)["dear"].endswith("then stopped by its maxCost")

@@ -152,6 +152,8 @@ class Planned(TypedDict):
     price: int
     pricePerHour: int
     inBurst: bool
+    stoppedForCost: NotRequired[bool]
+    """It would cost more than its maxCost; not told by an older server."""
     file: NotRequired[str]
     """Where the command line read it, and"""
     document: NotRequired[int]

@@ -98,4 +98,5 @@ def _planned(one: Planned, wall: Wall) -> dict[str, Any]:
         "price": one.price_micros,
         "pricePerHour": one.price_per_hour_micros,
         "inBurst": one.in_burst,
+        "stoppedForCost": one.is_stopped_for_cost,
     }

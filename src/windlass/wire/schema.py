@@ -236,6 +236,7 @@ class PlannedShape(Shape):
     price: int
     price_per_hour: int
     in_burst: bool
+    stopped_for_cost: bool
 
 
 class DelayShape(Shape):

@@ -14,6 +14,7 @@ from windlass.core.foresight.plan import Plan, plan
 from windlass.core.foresight.why import Estimate
 from windlass.core.model.facts import RunEnded, RunStarted
 from windlass.core.model.ids import JobId, Millis, NodeId, PoolId, TenantId
+from windlass.core.model.money import Micros
 from windlass.core.model.pool import WorkerState
 from windlass.core.model.run import Run, RunState
 from windlass.core.model.submission import Submission
@@ -273,6 +274,33 @@ def test_a_plan_says_what_it_costs_and_whom_it_delays() -> None:
     assert (one.start.at, one.starts_now) == (START + 60_000, False)
     assert one.price_micros == 60_000 * 50_000 // 3_600_000 + GIB * 60_000 * 10_000 // (10**9 * 3_600_000)
     assert (found.delayed, found.delayed_others, found.delayed_others_by_ms) == ((), 1, 60_000)
+
+
+@pytest.mark.parametrize("expected", [None, 600_000], ids=["a guess", "what it says"])
+def test_what_a_job_is_expected_to_take_is_bounded_by_its_timeout(expected: int | None) -> None:
+    world = a_world(a_node(cpu=1000))
+    asked = replace(a_submission(name="aa"), timeout_ms=Millis(10_000), expected_ms=expected)
+    follows = replace(asked, name="bb")
+    aa, bb = plan(world, TenantId("local"), [asked, follows], ids=[a_job_id(), a_job_id()], now=START).items
+    assert (aa.expected_ms, aa.is_stopped_for_cost) == (10_000, False)
+    assert aa.price_micros * 360 == pytest.approx(aa.price_per_hour_micros, rel=0.02)
+    assert bb.start is not None
+    assert bb.start.at == START + 10_000, "and who waits for it is told the same"
+
+
+def test_the_price_is_bounded_by_what_a_job_may_cost_and_it_is_said_that_this_stops_it() -> None:
+    world = a_world(a_node(cpu=1000))
+    hour = replace(a_submission(name="aa"), expected_ms=Millis(3_600_000))
+    (free,) = plan(world, TenantId("local"), [hour], ids=[a_job_id()], now=START).items
+    half = Micros(free.price_micros // 2)
+    wanted = [replace(hour, cost_max=half), replace(hour, name="bb", cost_max=Micros(free.price_micros))]
+    aa, bb = plan(world, TenantId("local"), wanted, ids=[a_job_id(), a_job_id()], now=START).items
+    assert (aa.price_micros, aa.is_stopped_for_cost) == (half, True)
+    assert aa.expected_ms == pytest.approx(1_800_000, rel=0.001)
+    assert aa.price_per_hour_micros == free.price_per_hour_micros
+    assert bb.start is not None
+    assert bb.start.at == START + aa.expected_ms
+    assert (bb.price_micros, bb.is_stopped_for_cost, bb.expected_ms) == (free.price_micros, False, 3_600_000)
 
 
 def test_whoever_comes_first_has_its_place_before_one_of_a_higher_priority_is_submitted() -> None:

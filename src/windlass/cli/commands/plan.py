@@ -87,8 +87,15 @@ def _row(one: Planned) -> table.Row:
         span(one["expectedSeconds"]),
         money(one["price"]) if has_price else "-",
         money(one["pricePerHour"]) if has_price else "-",
-        "at the burst price" if one["inBurst"] else "",
+        ", ".join(_details(one)),
     )
+
+
+def _details(one: Planned) -> Iterator[str]:
+    if one.get("stoppedForCost"):
+        yield "then stopped by its maxCost"
+    if one["inBurst"]:
+        yield "at the burst price"
 
 
 def _delays(found: Plan) -> Iterator[str]:

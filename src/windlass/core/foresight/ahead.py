@@ -10,7 +10,9 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from windlass.core.admission.budget import cost_reached_at
 from windlass.core.foresight.growths import Growths
 from windlass.core.model.facts import RunEnded, RunStarted
 from windlass.core.model.ids import JobId, Millis, NodeId, PoolId, RunId, TenantId
@@ -91,8 +93,9 @@ def look_ahead(
 
 
 def expected_span(world: World, job: Job) -> Millis:
-    """What it says itself, or what such jobs of its tenant usually take."""
-    return job.expected_ms if job.expected_ms is not None else world.tables.typical.span(job.tenant, job.shape)
+    """What it says itself, or what such jobs of its tenant usually take; its timeout at most."""
+    span = job.expected_ms if job.expected_ms is not None else world.tables.typical.span(job.tenant, job.shape)
+    return span if job.timeout_ms is None else min(span, job.timeout_ms)
 
 
 def _earliest(*moments: Millis | None) -> Millis | None:
@@ -117,10 +120,17 @@ def _expected_ends(world: World, now: Millis) -> list[tuple[Millis, RunId, Run]]
 
 
 def _expected_end(world: World, run: Run, now: Millis) -> Millis:
-    """One that has outlasted what was expected of it goes on half as long again as it has run."""
+    """One that has outlasted what was expected of it goes on half as long again as it has run, or until it is stopped."""
+    job = world.tables.jobs[run.job]
     began = run.started_at if run.started_at is not None else run.assigned_at
-    end = began + expected_span(world, world.tables.jobs[run.job])
-    return Millis(end if end > now else now + max(1_000, (now - began) // 2))
+    end = began + expected_span(world, job)
+    if end <= now:
+        end = now + max(1_000, (now - began) // 2)
+    stopped = _earliest(
+        Millis(began + job.timeout_ms) if job.timeout_ms is not None else None,
+        cost_reached_at(replace(job, is_cost_warned=True), replace(run, started_at=began)),
+    )
+    return Millis(end if stopped is None else min(end, max(stopped, now)))
 
 
 def _end(world: World, run: Run, now: Millis) -> None:

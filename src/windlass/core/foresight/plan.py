@@ -16,7 +16,7 @@ from windlass.core.foresight.growing import would_grow
 from windlass.core.foresight.why import Estimate
 from windlass.core.model.ids import JobId, Millis, PoolId, TenantId
 from windlass.core.model.job import Job, JobSpec
-from windlass.core.model.money import Micros, cost
+from windlass.core.model.money import RATE_SCALE, Micros, cost, rate
 from windlass.core.model.submission import Submission
 from windlass.core.world.submit import submit
 from windlass.core.world.world import World
@@ -63,6 +63,8 @@ class Planned(Struct, frozen=True, kw_only=True):
     """How long it is expected to run, which the price is for."""
     price_micros: Micros = Micros(0)
     price_per_hour_micros: Micros = Micros(0)
+    is_stopped_for_cost: bool = False
+    """It would cost more than it may: `expected_ms` and the price are those at which it is stopped."""
     in_burst: bool = False
 
 
@@ -169,18 +171,16 @@ def _foreseen(world: World, job: Job, after: Foreseen, now: Millis) -> Planned:
     if placing is None:
         return _unplaced(world, job, after, span)
     pool = placing.growing or world.tables.nodes[placing.node].pool
-    price = _price(world, job, pool, placing.price_factor)
-    return Planned(
+    found = Planned(
         name=job.name,
         start=Estimate(at=placing.at, node="" if placing.growing else placing.node, growing=placing.growing),
         growing=placing.growing or None,
         starts_now=placing.at <= now and not placing.growing,
         turn=after.placings.index(placing) + 1,
         expected_ms=span,
-        price_micros=price(span),
-        price_per_hour_micros=price(_HOUR),
         in_burst=placing.price_factor != 1000,
     )
+    return _priced(world, job, found, pool, placing.price_factor)
 
 
 def _unplaced(world: World, job: Job, after: Foreseen, span: Millis) -> Planned:
@@ -190,21 +190,24 @@ def _unplaced(world: World, job: Job, after: Foreseen, span: Millis) -> Planned:
     pool = would_grow(world, job) if cut is None else None
     if pool is None:
         return Planned(name=job.name, start=cut, expected_ms=span)
-    price = _price(world, job, pool)
-    return Planned(
-        name=job.name,
-        growing=pool,
-        expected_ms=span,
-        price_micros=price(span),
-        price_per_hour_micros=price(_HOUR),
-    )
+    return _priced(world, job, Planned(name=job.name, growing=pool, expected_ms=span), pool)
 
 
-def _price(world: World, job: Job, pool: PoolId, factor: int = 1000) -> Callable[[Millis], Micros]:
-    """What it costs there for so long."""
+def _priced(world: World, job: Job, found: Planned, pool: PoolId, factor: int = 1000) -> Planned:
+    """With what it costs there, and no longer than that lets it run."""
     tenant = world.tables.tenants.get(job.tenant)
     prices = world.tables.prices.book(tenant.tier if tenant is not None else "", pool)
-    return lambda span: Micros(cost(job.shape.needs, span, prices) * factor // 1000)
+
+    def price(span: Millis) -> Micros:
+        return Micros(cost(job.shape.needs, span, prices) * factor // 1000)
+
+    found = replace(found, price_micros=price(found.expected_ms), price_per_hour_micros=price(_HOUR))
+    most = job.cost_max
+    if most is None or found.price_micros <= most:
+        return found
+    lasts = -(-most * RATE_SCALE // rate(job.shape.needs, prices, factor=factor))
+    span = Millis(min(found.expected_ms, lasts))
+    return replace(found, expected_ms=span, price_micros=most, is_stopped_for_cost=True)
 
 
 def _delays(before: Foreseen, after: Foreseen) -> list[tuple[JobId, TenantId, Millis]]:
