@@ -5,8 +5,9 @@ from msgspec.structs import replace
 from tests.core.pool_home import GROW, START, a_growing_world, node_of, wants
 from windlass.core.foresight.gate import GateName
 from windlass.core.foresight.gates import gates, holding
+from windlass.core.foresight.plan import plan
 from windlass.core.foresight.why import Estimate, Why, why
-from windlass.core.model.ids import Millis, NodeId, TenantId
+from windlass.core.model.ids import LOCAL_TENANT, Millis, NodeId, TenantId
 from windlass.core.model.job import Job
 from windlass.core.model.pool import Change, Growth
 from windlass.core.model.tenant import Quota, QuotaPolicy, Tenant
@@ -120,6 +121,19 @@ def test_an_empty_pool_in_its_cooldown_says_when_it_may_grow_and_no_start_before
     rates = replace(scaling, up_per_minute=1, cooldown_up_ms=Millis(0))
     assert grows_again_at(rates, (Change(at=START, by=1),), later) == START + 60_000
     assert grows_again_at(rates, (Change(at=START, by=-1),), later) is None
+
+
+def test_a_pool_that_may_grow_by_none_a_minute_is_said_to_be_held_by_that_and_no_plan_counts_on_it() -> None:
+    world = a_growing_world(workers_max=2, up_per_minute=0)
+    asked = replace(a_submission(name="mine", cpu=1000), pools=(GROW,))
+    job, _ = submit(world, LOCAL_TENANT, asked, job=a_job_id(), now=START)
+    place(world, now=START)
+    found = why(world, job, now=START)
+    assert (found.gate, found.start) == (GateName.COOLDOWN, None)
+    assert found.says == "cooldown: grow grows only by hand: at most 0 more a minute (upPerMinute)"
+    assert [one.command for one in found.advice if one.does == "scale"] == ["windlass pools scale grow 1"]
+    (planned,) = plan(world, LOCAL_TENANT, [replace(asked, name="next")], ids=[a_job_id()], now=START).items
+    assert (planned.refusal, planned.start, planned.growing) == (None, None, None)
 
 
 def test_a_suspended_job_is_to_be_released_also_where_it_then_waits() -> None:

@@ -46,8 +46,10 @@ def would_grow(world: World, job: Job) -> PoolId | None:
     """The first pool that may still grow and whose workers could run it."""
     fleet = world.tables.fleet
     for pool in serving(world, job):
-        is_full = pool.scaling is None or len(fleet.workers_of(pool.id)) >= pool.scaling.workers_max
-        if not is_full and not pool.is_paused:
+        scaling = pool.scaling
+        if scaling is None or pool.is_paused or not scaling.up_per_minute:
+            continue
+        if len(fleet.workers_of(pool.id)) < scaling.workers_max:
             return pool.id
     return None
 
@@ -68,13 +70,16 @@ def prospect(world: World, pool: Pool, scaling: Scaling, now: Millis, *, is_held
         return shut(5, f"has {has} worker{'s' * (has != 1)}{ending}, and may have no more than {scaling.workers_max}")
     if pool.is_paused:
         return shut(4, f"is paused, with {seen.size} of {scaling.workers_max} workers")
+    if not scaling.up_per_minute:
+        says = f"{pool.id} grows only by hand: at most 0 more a minute (upPerMinute)"
+        return _cooling(pool.id, scaling, numbers, says, None, nearness=4)
     past = world.tables.fleet.growths.get(pool.id, Growth()).changes
     verdict = judge(scaling, seen, past, now)
     if verdict.by > 0:
         return shut(0, f"is about to grow by {verdict.by} ({verdict.rule})")
     opens_at = grows_again_at(scaling, past, now)
     if verdict.wanted > seen.size and opens_at is not None:
-        return _cooling(pool.id, scaling, numbers, verdict, opens_at)
+        return _cooling(pool.id, scaling, numbers, _wants(pool.id, verdict), opens_at)
     if is_held:  # so no trigger has it in its measure, and what that says is nothing about this job
         says = f"{_may_grow(pool.id, scaling)}: it does not count there as long as it is held"
         gate = Gate(name=GateName.POOL, is_open=True, says=says, numbers=numbers)
@@ -96,20 +101,30 @@ def _coming(workers: list[Worker], scaling: Scaling, now: Millis) -> tuple[int, 
     return 6, f"has asked for {len(asked)} for {since} s, and its provisioner cannot: {first.problem}"
 
 
-def _cooling(
-    pool: PoolId, scaling: Scaling, numbers: tuple[tuple[str, int], ...], verdict: Verdict, opens_at: Millis
-) -> Prospect:
+def _wants(pool: PoolId, verdict: Verdict) -> str:
     """The maximum may cut a wish short, but leaves room for a worker here: it is not what holds the pool."""
     held = [said for said, kind in zip(verdict.held, verdict.holds, strict=True) if kind != "maximum"]
+    return f"{pool} wants to grow, and is held: {', '.join(held)}"
+
+
+def _cooling(
+    pool: PoolId,
+    scaling: Scaling,
+    numbers: tuple[tuple[str, int], ...],
+    says: str,
+    opens_at: Millis | None,
+    *,
+    nearness: int = 2,
+) -> Prospect:
     size = Gate(name=GateName.POOL, is_open=True, says=_may_grow(pool, scaling), numbers=numbers)
     cooldown = Gate(
         name=GateName.COOLDOWN,
         is_open=False,
-        says=f"{pool} wants to grow, and is held: {', '.join(held)}",
+        says=says,
         numbers=(("cooldownSeconds", _seconds(scaling.cooldown_up_ms)), ("upPerMinute", scaling.up_per_minute)),
         opens_at=opens_at,
     )
-    return Prospect(pool=size, cooldown=cooldown, nearness=2)
+    return Prospect(pool=size, cooldown=cooldown, nearness=nearness)
 
 
 def _may_grow(pool: PoolId, scaling: Scaling) -> str:
