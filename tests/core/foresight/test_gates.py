@@ -14,6 +14,7 @@ from windlass.core.model.tenant import Quota, QuotaPolicy, Tenant
 from windlass.core.scaling import grows_again_at
 from windlass.core.world.growth import drain, scale_by_hand
 from windlass.core.world.place import place
+from windlass.core.world.pools import change_pool
 from windlass.core.world.queues import queue_status
 from windlass.core.world.records import Table
 from windlass.core.world.submit import submit
@@ -134,6 +135,23 @@ def test_a_pool_that_may_grow_by_none_a_minute_is_said_to_be_held_by_that_and_no
     assert [one.command for one in found.advice if one.does == "scale"] == ["windlass pools scale grow 1"]
     (planned,) = plan(world, LOCAL_TENANT, [replace(asked, name="next")], ids=[a_job_id()], now=START).items
     assert (planned.refusal, planned.start, planned.growing) == (None, None, None)
+
+
+def test_a_pool_that_may_have_no_worker_at_all_is_named_with_what_lets_it_have_one() -> None:
+    world = a_growing_world(workers_max=1, labels=(("k", "cd"),))
+    asked = replace(a_submission(name="mine", cpu=1000), node_labels=(("k", "cd"),))
+    job, _ = submit(world, LOCAL_TENANT, asked, job=a_job_id(), now=START)
+    pool = world.tables.fleet.pools[GROW]
+    assert pool.scaling is not None
+    change_pool(world, replace(pool, scaling=replace(pool.scaling, workers_max=0)), None, now=START)
+    assert place(world, now=START) == []
+    found = why(world, job, now=START)
+    assert (found.gate, found.start) == (GateName.POOL, None)
+    assert found.says == "pool: grow has 0 workers, and may have no more than 0"
+    assert [one.says for one in found.advice] == [
+        "submit it again without its node labels: k=cd",
+        "let the pool grow have 1 worker, and scale it to 1",
+    ]
 
 
 def test_a_suspended_job_is_to_be_released_also_where_it_then_waits() -> None:

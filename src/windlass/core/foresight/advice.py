@@ -360,9 +360,10 @@ def _more_workers(world: World, job: Job, now: Millis) -> Iterator[tuple[Advice,
             command = f"windlass pools scale {pool.id} {more}"
             yield Advice(does="scale", says=says, command=command, is_admins=True), _scaled(pool, more)
             continue
-        larger = replace(pool, scaling=replace(scaling, workers_max=more + seen.ending))
-        says = f"let the pool {pool.id} have {more + seen.ending} workers, and scale it to {more}"
-        values = (("scaling.max", str(more + seen.ending)),)
+        most = more + seen.ending
+        larger = replace(pool, scaling=replace(scaling, workers_max=most))
+        says = f"let the pool {pool.id} have {most} worker{'s' * (most != 1)}, and scale it to {more}"
+        values = (("scaling.max", str(most)),)
         yield Advice(does="pool-max", says=says, is_admins=True, values=values), _scaled(larger, more)
 
 

@@ -13,6 +13,7 @@ from windlass.core.model.ids import Millis, PoolId
 from windlass.core.model.job import Job
 from windlass.core.model.pool import Growth, Measure, Pool, Scaling, Worker, WorkerState
 from windlass.core.scaling import Seen, Verdict, grows_again_at, judge
+from windlass.core.world.fleet import worker_like
 from windlass.core.world.growth import look
 from windlass.core.world.world import World
 
@@ -37,9 +38,14 @@ def growing_gates(world: World, job: Job, now: Millis, *, is_held: bool = False)
 
 
 def serving(world: World, job: Job) -> list[Pool]:
-    """Pools that grow and whose workers could run it."""
-    fleet, places = world.tables.fleet, world.tables.places
-    return [pool for _, pool in sorted(fleet.pools.items()) if places.could_serve(pool.id, job.shape)]
+    """Pools that grow and whose workers could run it, or could if they might have one."""
+    places = world.tables.places
+    pools = [(pool, pool.scaling) for _, pool in sorted(world.tables.fleet.pools.items())]
+    return [
+        pool
+        for pool, scaling in pools
+        if scaling is not None and places.could_take(job.shape, worker_like(pool, scaling))
+    ]
 
 
 def would_grow(world: World, job: Job) -> PoolId | None:

@@ -4,7 +4,7 @@ from collections import defaultdict
 
 from windlass.core.model.ids import Millis, NodeId, PoolId, TenantId
 from windlass.core.model.node import Node
-from windlass.core.model.pool import Growth, Pool, Worker
+from windlass.core.model.pool import Growth, Pool, Scaling, Worker
 from windlass.core.model.resources import NOTHING, Resources
 from windlass.core.model.run import Run
 from windlass.core.placement.nodes import Nodes
@@ -99,9 +99,11 @@ class Fleet:
 
 def _worker_to_come(pool: Pool) -> Node | None:
     """None for a pool that has no worker to come, ever."""
-    scaling = pool.scaling
-    if scaling is None or not scaling.workers_max:
-        return None
+    return worker_like(pool, pool.scaling) if pool.scaling is not None and pool.scaling.workers_max else None
+
+
+def worker_like(pool: Pool, scaling: Scaling) -> Node:
+    """What a worker of it would be: a node without a name."""
     return Node(
         id=NodeId(""),
         pool=pool.id,
