@@ -7,7 +7,7 @@ from windlass.core.foresight.gate import GateName
 from windlass.core.foresight.gates import gates, holding
 from windlass.core.foresight.plan import plan
 from windlass.core.foresight.why import Estimate, Why, why
-from windlass.core.model.ids import LOCAL_TENANT, Millis, NodeId, TenantId
+from windlass.core.model.ids import LOCAL_TENANT, Millis, NodeId, PoolId, TenantId
 from windlass.core.model.job import Job
 from windlass.core.model.pool import Change, Growth
 from windlass.core.model.tenant import Quota, QuotaPolicy, Tenant
@@ -152,6 +152,22 @@ def test_a_pool_that_may_have_no_worker_at_all_is_named_with_what_lets_it_have_o
         "submit it again without its node labels: k=cd",
         "let the pool grow have 1 worker, and scale it to 1",
     ]
+
+
+def test_a_quota_that_leaves_out_the_only_pool_for_a_job_is_what_holds_it() -> None:
+    world = a_growing_world(workers_max=1, labels=(("k", "cd"),))
+    asked = replace(a_submission(name="mine", cpu=1000), node_labels=(("k", "cd"),))
+    job, _ = submit(world, LOCAL_TENANT, asked, job=a_job_id(), now=START)
+    world.set_tenant(Tenant(id=LOCAL_TENANT, quota=Quota(pools=(PoolId("local"),))), now=START)
+    assert place(world, now=START) == []
+    found = why(world, world.tables.jobs[job.id], now=START)
+    assert (found.gate, found.start) == (GateName.POOL, None)
+    assert found.says == "pool: the quota of its tenant names the pools it may use (local), and only grow could run it"
+    assert [(one.does, one.command, one.is_admins) for one in found.advice] == [
+        ("any-node", "", False),
+        ("quota", "windlass tenants quota local --pool local --pool grow", True),
+    ]
+    assert found.advice[1].says == "let its tenant use the pool grow; then the pool grow grows for it"
 
 
 def test_a_suspended_job_is_to_be_released_also_where_it_then_waits() -> None:

@@ -16,7 +16,7 @@ from windlass.core.admission.quota import excess, money_spent
 from windlass.core.admission.raising import raising, wanted
 from windlass.core.errors import Excess, WindlassError
 from windlass.core.foresight.gate import Gate, GateName
-from windlass.core.foresight.growing import serving
+from windlass.core.foresight.growing import pools_left_out, serving
 from windlass.core.model.amounts import cores, money, size, spoken
 from windlass.core.model.bounds import PRIORITY
 from windlass.core.model.ids import JobId, Millis, NodeId, PoolId
@@ -79,7 +79,7 @@ def advise(world: World, job: Job, gate: Gate | None, *, now: Millis) -> tuple[A
 
 def _told(world: World, job: Job, gate: Gate, advice: Advice, change: Change, now: Millis) -> Advice | None:
     """What is to be said of it, if it starts the job: by itself, by the pool that then grows, or with what room takes."""
-    is_before_room = gate.name in _BEFORE_ROOM
+    is_before_room = gate.name in _BEFORE_ROOM or advice.does == "quota"
     by = _starts(world, job, change, now, may_grow=is_before_room)
     if by is not None:
         return replace(advice, says=f"{advice.says}; then the pool {by} grows for it") if by else advice
@@ -106,7 +106,8 @@ def _is_placed(world: World, job: Job, now: Millis) -> bool:
 
 def _grown_for(world: World, job: Job, now: Millis) -> PoolId | None:
     """The pool that brings it a worker as its autoscaler will drive it; those asked for are taken to be there at once."""
-    for pool in serving(world, job):
+    let_in = world.tables.jobs.get(job.id, job)  # which pools it may use may be what was changed
+    for pool in serving(world, let_in):
         coming = [one.id for one in world.tables.fleet.workers_of(pool.id) if one.is_coming]
         for _ in range(_STEPS):
             _join(world, pool.id, coming, now)
@@ -167,6 +168,7 @@ def _candidates(world: World, job: Job, gate: Gate | None, now: Millis) -> Itera
             yield from _ask_less(world, job)
             yield from _cancel_own(world, job)
             yield from _anywhere(job)
+            yield from _more_pools(world, job)
             yield from _uncordon(world)
             yield from _more_workers(world, job, now)
             yield from _add_node(world, job)
@@ -248,6 +250,19 @@ def _more_quota(world: World, job: Job) -> Iterator[tuple[Advice, Change]]:
     says = "raise the quota: " + ", ".join(f"{name} to {value}" for name, value in values)
     command = raising(job.tenant, over)
     yield Advice(does="quota", says=says, command=command, is_admins=True, values=tuple(values)), _tenant(raised)
+
+
+def _more_pools(world: World, job: Job) -> Iterator[tuple[Advice, Change]]:
+    """Where its quota leaves out all that could run it."""
+    tenant = world.tables.tenants.get(job.tenant)
+    if tenant is None:
+        return
+    for pool in pools_left_out(world, job)[:2]:
+        pools = (*tenant.quota.pools, pool)
+        command = " ".join(("windlass tenants quota", job.tenant, *(f"--pool {one}" for one in pools)))
+        says = f"let its tenant use the pool {pool}"
+        advice = Advice(does="quota", says=says, command=command, is_admins=True, values=(("pools", ", ".join(pools)),))
+        yield advice, _tenant(replace(tenant, quota=replace(tenant.quota, pools=pools)))
 
 
 def _amount(value: int, unit: str) -> str:

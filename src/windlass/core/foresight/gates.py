@@ -9,7 +9,7 @@ from typing import Final
 from windlass.core.admission.burst import closed
 from windlass.core.admission.quota import excess, fits, money_spent, sentence, used_of
 from windlass.core.foresight.gate import Gate, GateName
-from windlass.core.foresight.growing import NO_COOLDOWN, growing_gates
+from windlass.core.foresight.growing import NO_COOLDOWN, growing_gates, pools_left_out
 from windlass.core.model.amounts import BYTES, MILLICORES, cores, money, size
 from windlass.core.model.amounts import spoken as in_one_unit
 from windlass.core.model.calendar import day_of, month_of
@@ -218,6 +218,11 @@ def _pool(world: World, job: Job) -> Gate:
     allowed = [node for node in wanted if not job.shape.allowed or node.pool in job.shape.allowed]
     names = ", ".join(job.shape.pools or job.shape.allowed) or "any"
     numbers = (("nodes", len(allowed)), ("nodesInAll", len(nodes)))
+    left_out = pools_left_out(world, job)
+    if left_out:
+        may, could = ", ".join(job.shape.allowed), " or ".join(left_out)
+        says = f"the quota of its tenant names the pools it may use ({may}), and only {could} could run it"
+        return Gate(name=GateName.POOL, is_open=False, says=says, numbers=numbers)
     return Gate(
         name=GateName.POOL,
         is_open=bool(allowed),

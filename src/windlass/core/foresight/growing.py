@@ -7,6 +7,7 @@ giving it a worker is told.
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.core.foresight.gate import Gate, GateName
 from windlass.core.model.ids import Millis, PoolId
@@ -46,6 +47,20 @@ def serving(world: World, job: Job) -> list[Pool]:
         for pool, scaling in pools
         if scaling is not None and places.could_take(job.shape, worker_like(pool, scaling))
     ]
+
+
+def pools_left_out(world: World, job: Job) -> list[PoolId]:
+    """Pools that could run it if its tenant's quota let it use them; none while one that it may use could."""
+    if not job.shape.allowed or _pools_for(world, job):
+        return []
+    return _pools_for(world, replace(job, shape=replace(job.shape, allowed=())))
+
+
+def _pools_for(world: World, job: Job) -> list[PoolId]:
+    """With a node that would take it if it were empty, or one to come."""
+    places = world.tables.places
+    there = {slot.node.pool for slot in places if places.could_take(job.shape, slot.node)}
+    return sorted(there | {pool.id for pool in serving(world, job)})
 
 
 def would_grow(world: World, job: Job) -> PoolId | None:
