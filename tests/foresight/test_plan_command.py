@@ -86,9 +86,8 @@ async def test_one_name_twice_is_judged_as_if_the_first_were_there(live: LiveHom
 async def test_every_fault_of_many_manifests_is_named_by_its_file_its_place_and_its_field(
     live: LiveHome, tmp_path: Path
 ) -> None:
-    good = manifest("true", name="good")
     many = written(
-        tmp_path / "many.yaml", good, manifest("true", name="odd", retries=-1), manifest("true", name="odder", colour=3)
+        tmp_path / "many.yaml", manifest("true", name="odd", retries=-1), manifest("true", name="odder", colour=3)
     )
     tenant = {"apiVersion": "windlass.dev/v1", "kind": "Tenant", "metadata": {"name": "t"}, "spec": {"weight": 2}}
     one = written(tmp_path / "one.yaml", tenant)
@@ -96,14 +95,42 @@ async def test_every_fault_of_many_manifests_is_named_by_its_file_its_place_and_
     error, *faults = done.stderr.splitlines()
     assert (done.returncode, error) == (1, "error: the manifests have 3 faults")
     assert [fault.partition(": ")[0] for fault in faults[:3]] == [
-        f"  - {many}, document 2 (odd)",
-        f"  - {many}, document 3 (odder)",
+        f"  - {many}, document 1 (odd)",
+        f"  - {many}, document 2 (odder)",
         f"  - {one} (t)",
     ]
     assert ": spec.retries: " in faults[0]
     assert ": spec.colour: " in faults[1]
     assert ": kind: a Tenant is no job" in faults[2]
     assert "items" not in done.stderr
+
+
+@pytest.mark.anyio
+async def test_manifests_with_faults_are_shown_as_refused_and_the_others_are_planned(
+    live: LiveHome, tmp_path: Path
+) -> None:
+    wrong = manifest("true", name="wrong", nodeSelector={"k": 3})
+    file = written(
+        tmp_path / "a.yaml", manifest("true", name="one"), wrong, manifest("true", name="two", retries=-1, colour=3)
+    )
+    other = written(tmp_path / "b.yaml", manifest("true", name="three"))
+    done = await windlass(live, "plan", "-f", file, "-f", other)
+    assert done.returncode == 4
+    assert [rows(done)[name].startswith("at once on n1") for name in ("one", "three")] == [True, True]
+    assert rows(done)["wrong"] == "refused - - - invalid: the manifest has one fault"
+    errors = done.stderr.splitlines()
+    assert errors[0] == f"error: {file}, document 2 (wrong): the manifest has one fault"
+    assert errors[1].startswith("  - spec.nodeSelector.k: ")
+    assert f"error: {file}, document 3 (two): the manifest has 2 faults" in errors
+    as_json = await windlass(live, "plan", "-f", file, "-f", other, "-o", "json")
+    items = msgspec.json.decode(as_json.stdout)["items"]
+    assert [(one["name"], one["file"], one["document"], one["accepted"]) for one in items] == [
+        ("one", file, 1, True),
+        ("wrong", file, 2, False),
+        ("two", file, 3, False),
+        ("three", other, 1, True),
+    ]
+    assert [fault["field"] for fault in items[1]["refusal"]["faults"]] == ["spec.nodeSelector.k"]
 
 
 @pytest.mark.anyio

@@ -72,9 +72,24 @@ def in_files(error: WindlassError, found: Sequence[Found]) -> WindlassError:
     """A refusal of all of them, with the fields of each named by its file, its place there and its job."""
     faults = [_placed(fault, found) for fault in error.faults]
     if faults != list(error.faults):
-        error.message = f"the manifests have {'one fault' if len(faults) == 1 else f'{len(faults)} faults'}"
+        error.message = f"the manifests have {counted(faults)}"
         error.faults = tuple(faults)
     return error
+
+
+def counted(faults: Sequence[Fault]) -> str:
+    return "one fault" if len(faults) == 1 else f"{len(faults)} faults"
+
+
+def by_manifest(error: WindlassError, count: int) -> dict[int, list[Fault]]:
+    """The faults of each of `count` manifests that has some; none where one is of all of them, or of something else."""
+    found: dict[int, list[Fault]] = {}
+    for fault in error.faults:
+        matched = _ITEM.fullmatch(fault.field)
+        if matched is None or int(matched[1]) >= count:
+            return {}
+        found.setdefault(int(matched[1]), []).append(Fault(matched[2], fault.message))
+    return found
 
 
 def _placed(fault: Fault, found: Sequence[Found]) -> Fault:

@@ -1,7 +1,7 @@
 """`windlass plan -f`: what the manifests of a file would do, without doing it: node, start, price, and whom they would delay."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import click
 
@@ -9,12 +9,12 @@ from windlass.cli import exits
 from windlass.cli.command import Command, client_of
 from windlass.cli.commands.why import started
 from windlass.cli.failures import show
-from windlass.cli.manifests import Found, files_option, in_files, read_manifests
+from windlass.cli.manifests import Found, by_manifest, counted, files_option, in_files, read_manifests
 from windlass.cli.output import output_option, say, show_document, show_table
 from windlass.cli.render import table
 from windlass.cli.render.fit import columns
 from windlass.cli.render.values import money, span
-from windlass.client.documents import Plan, Planned
+from windlass.client.documents import Document, Plan, Planned
 from windlass.core.errors import Fault, WindlassError
 
 PLANNED = columns(
@@ -36,13 +36,10 @@ def plan(ctx: click.Context, files: tuple[str, ...], form: str) -> None:
     """What the jobs of FILE would do if they were submitted now, in this order.
 
     The server tries them on its own scheduler and takes everything back. One that is there already is left alone, as `apply`
-    does. The exit code is 4 when one would be refused.
+    does, and those with faults are refused for themselves. The exit code is 4 when one would be refused.
     """
     manifests = read_manifests(files)
-    try:
-        found = client_of(ctx).plan([one.document for one in manifests])
-    except WindlassError as exc:
-        raise in_files(exc, manifests) from None
+    found = _ask(client_of(ctx).plan, manifests)
     for item, manifest in zip(found["items"], manifests, strict=True):
         item["file"], item["document"] = manifest.file, manifest.number
     if not show_document(found, form):
@@ -52,6 +49,48 @@ def plan(ctx: click.Context, files: tuple[str, ...], form: str) -> None:
         for item, manifest in zip(found["items"], manifests, strict=True):
             _show_refusal(item, manifest)
     ctx.exit(exits.OK if all(one["accepted"] for one in found["items"]) else exits.REFUSED)
+
+
+def _ask(plan: Callable[[list[Document]], Plan], manifests: Sequence[Found]) -> Plan:
+    """Of those without faults; the server takes all or none, and `apply` sends each by itself."""
+    refused: dict[int, Planned] = {}
+    while True:
+        sent = [at for at in range(len(manifests)) if at not in refused]
+        try:
+            found = plan([manifests[at].document for at in sent])
+        except WindlassError as exc:
+            faulty = by_manifest(exc, len(sent))
+            if not faulty or len(faulty) == len(sent):
+                raise in_files(exc, [manifests[at] for at in sent]) from None
+            refused |= {sent[at]: _refused(manifests[sent[at]], exc.code, faults) for at, faults in faulty.items()}
+        else:
+            planned = refused | dict(zip(sent, found["items"], strict=True))
+            found["items"] = [planned[at] for at in range(len(manifests))]
+            return found
+
+
+def _refused(manifest: Found, code: str, faults: Sequence[Fault]) -> Planned:
+    return {
+        "name": manifest.name,
+        "accepted": False,
+        "unchanged": False,
+        "suspended": False,
+        "refusal": {
+            "code": code,
+            "detail": f"the manifest has {counted(faults)}",
+            "hint": None,
+            "faults": [{"field": fault.field, "message": fault.message} for fault in faults],
+        },
+        "start": None,
+        "startsNow": False,
+        "growing": None,
+        "turn": None,
+        "expectedSeconds": 0,
+        "price": 0,
+        "pricePerHour": 0,
+        "inBurst": False,
+        "stoppedForCost": False,
+    }
 
 
 def _show_refusal(one: Planned, manifest: Found) -> None:
