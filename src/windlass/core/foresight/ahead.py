@@ -126,11 +126,12 @@ def _expected_end(world: World, run: Run, now: Millis) -> Millis:
     end = began + expected_span(world, job)
     if end <= now:
         end = now + max(1_000, (now - began) // 2)
-    stopped = _earliest(
-        Millis(began + job.timeout_ms) if job.timeout_ms is not None else None,
-        cost_reached_at(replace(job, is_cost_warned=True), replace(run, started_at=began)),
-    )
-    return Millis(end if stopped is None else min(end, max(stopped, now)))
+    if job.timeout_ms is not None:
+        end = min(end, max(now, began + job.timeout_ms))
+    if job.cost_max is not None:
+        at = cost_reached_at(replace(job, is_cost_warned=True), replace(run, started_at=began))
+        end = min(end, max(now, at)) if at is not None else end
+    return Millis(end)
 
 
 def _end(world: World, run: Run, now: Millis) -> None:
