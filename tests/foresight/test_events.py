@@ -15,6 +15,7 @@ from tests.core.pool_home import GROW, a_pool, node_of
 from tests.e2e.server import WindlassServer
 from windlass.adapters.readmodel.events import NODE_EVENTS_MAX
 from windlass.adapters.readmodel.sqlite import SqliteReadTables
+from windlass.cli.render.figures import headline
 from windlass.cli.traces import read_trace
 from windlass.core.errors import Invalid
 from windlass.core.foresight.eventlog import read_event_log
@@ -326,6 +327,60 @@ def test_workers_of_a_new_size_take_the_places_of_the_old_ones_in_a_replay() -> 
     ]
     outcome = simulate(trace, parse_variant("wfq pool.grow=1"))
     assert [run.node for run in outcome.runs] == ["grow/00001", "grow/00001"]
+
+
+def labelled(lines: list[str], **labels: str) -> list[str]:
+    """The same, of jobs that ask for nodes with these labels."""
+    documents = [msgspec.json.decode(line) for line in lines]
+    documents[0]["asked"]["nodeSelector"] = labels
+    return [msgspec.json.encode(document).decode() for document in documents]
+
+
+def test_jobs_that_asked_for_labels_are_replayed_on_the_nodes_that_had_them() -> None:
+    own = msgspec.json.decode(node_line("NodeJoined", "n3", 0, cpu=1)) | {"labels": {"disk": "ssd"}}
+    lines = [
+        node_line("NodeJoined", "n1", 0, cpu=8),
+        msgspec.json.encode(own).decode(),
+        '{"kind": "PoolLabelled", "at": "2026-01-01T00:00:00Z", "pool": "cd", "labels": {"k": "cd"}}',
+        node_line("NodeJoined", "n2", 0, cpu=1, pool="cd"),
+        *(line for name in "abc" for line in labelled(job_lines(name, 10, 20, cpu=1), k="cd")),
+        *(line for name in "de" for line in labelled(job_lines(name, 10, 20, cpu=1), disk="ssd")),
+        *job_lines("f", 10, 20, cpu=1),
+    ]
+    trace = read_event_log(lines)
+    assert trace.passed_over == 0
+    outcome = simulate(trace, parse_variant("wfq"))
+    began = {trace.jobs[run.job].name: run.began // 1000 for run in outcome.runs}
+    assert began == {"a": 0, "b": 20, "c": 40, "d": 0, "e": 20, "f": 0}
+
+
+def test_labels_that_no_node_of_the_record_is_known_to_have_are_passed_over_and_counted() -> None:
+    lines = [
+        node_line("NodeJoined", "n1", 0, cpu=8),
+        *(line for name in "ab" for line in labelled(job_lines(name, 10, 20, cpu=1), k="cd")),
+        *job_lines("c", 10, 20, cpu=1),
+    ]
+    trace = read_event_log(lines)
+    report = compare(trace, [parse_variant("wfq")])
+    assert (report.passed_over, report.figures[0].started) == (2, 3)
+    assert headline(report).endswith("; 1 node in 1 pool, node labels of 2 jobs passed over")
+
+
+@pytest.mark.anyio
+async def test_what_a_job_asked_of_its_nodes_labels_is_recorded_and_what_pools_give_theirs() -> None:
+    async with api_home() as api:
+        plane = api.home.plane
+        await plane.pools.create(msgspec.structs.replace(a_pool(), labels=(("k", "cd"),)), None)
+        job = await api.submit("true", nodeSelector={"k": "cd"})
+        await plane.pools.change(GROW, lambda pool, prices: (msgspec.structs.replace(pool, labels=()), prices))
+        page = await recorded(api, roles=("admin",))
+        accepted = next(event for event in page["items"] if event.get("job") == job["metadata"]["uid"])
+        assert accepted["asked"]["nodeSelector"] == {"k": "cd"}
+        told = [event for event in page["items"] if event["kind"] == "PoolLabelled"]
+        assert [(one["pool"], one["message"], one.get("labels")) for one in told] == [
+            (GROW, "k=cd", {"k": "cd"}),
+            (GROW, "none any more", None),
+        ]
 
 
 def test_jobs_that_were_run_are_replayed_in_the_same_order(server: WindlassServer, tmp_path: Path) -> None:

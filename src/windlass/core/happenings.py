@@ -9,7 +9,7 @@ from windlass.core.model.amounts import money
 from windlass.core.model.hook import Hook, HookState
 from windlass.core.model.ids import Millis
 from windlass.core.model.job import Job
-from windlass.core.model.pool import Worker
+from windlass.core.model.pool import Pool, Worker
 from windlass.core.model.pool import WorkerState as W
 from windlass.core.model.spending import BudgetMark
 from windlass.core.model.views import Event
@@ -29,6 +29,15 @@ def narrate_step(step: ScalingStep, *, revision: int) -> Event:
     held = f"; held back: {', '.join(verdict.held)}" if verdict.held else ""
     by = f"{verdict.by:+d}" if verdict.by else f"wanted {verdict.wanted}"
     return Event(revision=revision, at=step.at, kind=kind, pool=step.pool, message=f"{by} ({verdict.rule}){held}")
+
+
+def narrate_labels(old: Pool | None, new: Pool, *, revision: int, now: Millis) -> Iterator[Event]:
+    """What its nodes have by it: a node's own record does not say. `now` is when the commit was made."""
+    if new.labels == (old.labels if old is not None else ()):
+        return
+    message = ", ".join(f"{key}={value}" for key, value in new.labels) or "none any more"
+    at = now if old is not None else new.created_at
+    yield Event(revision=revision, at=at, kind="PoolLabelled", pool=new.id, message=message, labels=new.labels)
 
 
 def narrate_worker(old: Worker | None, new: Worker, *, revision: int) -> Iterator[Event]:

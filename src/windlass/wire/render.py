@@ -217,6 +217,8 @@ def event_document(event: Event, *, wall: Wall) -> dict[str, Any]:
         document["asked"] = _asked_document(event.asked)
     if event.capacity is not None:
         document["capacity"] = resources_document(event.capacity)
+    if event.labels:
+        document["labels"] = dict(event.labels)
     return document
 
 
@@ -231,6 +233,8 @@ def _asked_document(asked: Asked) -> dict[str, Any]:
         document["slaSeconds"] = asked.sla_ms / 1000
     if asked.pools:
         document["pools"] = list(asked.pools)
+    if asked.labels:
+        document["nodeSelector"] = dict(asked.labels)
     return document
 
 

@@ -140,6 +140,7 @@ class AskedShape(Shape):
     expected_seconds: float | None = None
     sla_seconds: float | None = None
     pools: list[str] | None = None
+    node_selector: dict[str, str] | None = None
 
 
 class EventShape(Shape):
@@ -156,6 +157,7 @@ class EventShape(Shape):
     pool: str | None = None
     asked: AskedShape | None = None
     capacity: "ResourcesShape | None" = None
+    labels: dict[str, str] | None = None
 
 
 class EventList(Shape):

@@ -9,13 +9,20 @@ from msgspec.structs import replace
 
 from windlass.adapters.readmodel import audit, costs, events
 from windlass.adapters.readmodel.told import Told
-from windlass.core.happenings import narrate_budget, narrate_gone, narrate_hook, narrate_step, narrate_worker
+from windlass.core.happenings import (
+    narrate_budget,
+    narrate_gone,
+    narrate_hook,
+    narrate_labels,
+    narrate_step,
+    narrate_worker,
+)
 from windlass.core.model.hook import Hook
 from windlass.core.model.ids import JobId, Millis
 from windlass.core.model.job import Job, JobState
 from windlass.core.model.narrate import narrate, narrate_node
 from windlass.core.model.node import Node
-from windlass.core.model.pool import Worker
+from windlass.core.model.pool import Pool, Worker
 from windlass.core.model.run import Run
 from windlass.core.model.spending import BudgetMark
 from windlass.core.model.views import Event, JobView
@@ -63,12 +70,14 @@ _ERASE: Final = (
     "DELETE FROM runs WHERE job = ?",
     "DELETE FROM events WHERE subject = ?",
 )
+_RETOLD: Final = (Table.WORKERS, Table.BUDGETS, Table.POOLS)
 _UNLABEL: Final = "DELETE FROM labels WHERE key = ? AND value = ? AND job = ?"
 _job = json.Decoder(Job)
 _run = json.Decoder(Run)
 _volume = json.Decoder(Volume)
 _node = json.Decoder(Node)
 _worker = json.Decoder(Worker)
+_pool = json.Decoder(Pool)
 _mark = json.Decoder(BudgetMark)
 _hook = json.Decoder(Hook)
 _number = json.Decoder(Mark)
@@ -148,7 +157,7 @@ class TakenIn:
         table, key = parsed
         if change.value is None:
             self._take_away(table, key, change.revision)
-        elif table is Table.WORKERS or table is Table.BUDGETS:
+        elif table in _RETOLD:
             self._retell(table, key, change.value, change.revision)
         else:
             self._take_in(table, key, change.value, change.revision)
@@ -162,7 +171,7 @@ class TakenIn:
             self._volumes_gone.append(key)
         elif table is Table.NODES:
             self._put_node(key, None, revision)
-        elif table in (Table.WORKERS, Table.BUDGETS):
+        elif table in _RETOLD:
             self._told.forget(f"{table}/{key}")
 
     def _take_in(self, table: Table, key: str, value: bytes, revision: int) -> None:
@@ -188,6 +197,9 @@ class TakenIn:
         if table is Table.WORKERS:
             worker = _worker.decode(before) if before is not None else None
             self._tell(narrate_worker(worker, _worker.decode(value), revision=revision))
+        elif table is Table.POOLS:
+            pool, now = _pool.decode(before) if before is not None else None, self._moment(revision)
+            self._tell(narrate_labels(pool, _pool.decode(value), revision=revision, now=now))
         else:
             mark = _mark.decode(before) if before is not None else None
             self._tell(narrate_budget(mark, _mark.decode(value), revision=revision))

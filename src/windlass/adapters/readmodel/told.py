@@ -1,4 +1,4 @@
-"""What events were last told from, of records that no other table keeps: workers, budgets and webhooks."""
+"""What events were last told from, of records that no other table keeps: workers, pools, budgets and webhooks."""
 
 from functools import cached_property
 from typing import Final, cast

@@ -16,7 +16,7 @@ from windlass.core.errors import Invalid
 from windlass.core.foresight.generate import Making, generate
 from windlass.core.foresight.measures import Figures, Report, compare
 from windlass.core.foresight.swf import TenantBy, write_swf
-from windlass.core.foresight.trace import SimPool, Trace, parse_pool
+from windlass.core.foresight.trace import SimPool, Trace, parse_pool, with_known_labels
 from windlass.core.foresight.variant import PLAIN, Variant, parse_variant
 
 _MAKING = Making()
@@ -194,4 +194,9 @@ def _check_once(what: str, names: Sequence[str], remedy: str) -> None:
 
 
 def _on_pools(trace: Trace, pools: Sequence[SimPool]) -> Trace:
-    return replace(trace, pools=tuple(pools), resizes=()) if pools else trace
+    """A pool that the trace has as well keeps its labels."""
+    if not pools:
+        return trace
+    known = {one.name: one.labels for one in trace.pools}
+    labelled = tuple(replace(one, labels=known.get(one.name, ())) for one in pools)
+    return with_known_labels(replace(trace, pools=labelled, resizes=()))

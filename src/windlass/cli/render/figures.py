@@ -85,9 +85,10 @@ def spark(values: Sequence[float], most: float, *, width: int = CURVE_WIDTH) -> 
 
 def headline(report: Report) -> str:
     left_out = f", {report.left_out:,} entries left out" if report.left_out else ""
+    passed_over = f", node labels of {_many(report.passed_over, 'job')} passed over" if report.passed_over else ""
     return (
         f"{_many(report.jobs, 'job')} of {_many(report.tenants, 'tenant')} over {span(report.span_ms / 1000)}; "
-        f"{_many(report.nodes, 'node')} in {_many(report.pools, 'pool')}{left_out}"
+        f"{_many(report.nodes, 'node')} in {_many(report.pools, 'pool')}{left_out}{passed_over}"
     )
 
 

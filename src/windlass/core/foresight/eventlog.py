@@ -13,7 +13,18 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from windlass.core.foresight.trace import BYTES, JOBS_MAX, LineFaults, Resize, SimPool, Trace, TracedJob, in_order
+from windlass.core.foresight.trace import (
+    BYTES,
+    JOBS_MAX,
+    Labels,
+    LineFaults,
+    Resize,
+    SimPool,
+    Trace,
+    TracedJob,
+    in_order,
+    with_known_labels,
+)
 from windlass.core.model.ids import Millis, PoolId, TenantId
 from windlass.core.model.resources import Resources
 
@@ -36,6 +47,7 @@ class _Asked(Struct, rename="camel"):
     expected_seconds: float | None = None
     sla_seconds: float | None = None
     pools: tuple[str, ...] = ()
+    node_selector: dict[str, str] = {}
 
 
 class _Line(Struct):
@@ -49,6 +61,7 @@ class _Line(Struct):
     pool: str = ""
     asked: _Asked | None = None
     capacity: _Resources | None = None
+    labels: dict[str, str] = {}
 
 
 class _Life:
@@ -68,9 +81,11 @@ class _Life:
 class _Seat:
     """What one node of a pool was in the course of time: one node that changed, or workers one after the other."""
 
-    __slots__ = ("node", "sizes")
+    __slots__ = ("labels", "node", "sizes")
 
-    def __init__(self, node: str, since: int, has: Resources) -> None:
+    def __init__(self, node: str, since: int, has: Resources, labels: Mapping[str, str]) -> None:
+        self.labels = labels
+        """The node's own."""
         self.node = node
         """Who is on it now; empty: nobody."""
         self.sizes = [(since, has)]
@@ -89,19 +104,22 @@ class _Nodes:
 
     def __init__(self) -> None:
         self.seats: defaultdict[str, list[_Seat]] = defaultdict(list)
+        self.labels: dict[str, Mapping[str, str]] = {}
+        """What nodes have by their pool, as it was last."""
         self._on: dict[str, tuple[str, _Seat]] = {}
 
-    def join(self, node: str, pool: str, has: Resources, at: int) -> None:
+    def join(self, node: str, pool: str, has: Resources, labels: Mapping[str, str], at: int) -> None:
         """Also of one that is there already: then it has changed, if anything."""
         before, seat = self._on.get(node, ("", None))
         if seat is None or before != pool:
             self.leave(node)
-            seat = self._free(pool, has)
+            seat = self._free(pool, has, labels)
             if seat is None:
-                seat = _Seat(node, at, has)
+                seat = _Seat(node, at, has, labels)
                 self.seats[pool].append(seat)
             seat.node = node
             self._on[node] = pool, seat
+        seat.labels = labels
         if seat.size != has:
             seat.sizes.append((at, has))
 
@@ -109,9 +127,9 @@ class _Nodes:
         if node in self._on:
             self._on.pop(node)[1].node = ""
 
-    def _free(self, pool: str, has: Resources) -> _Seat | None:
+    def _free(self, pool: str, has: Resources, labels: Mapping[str, str]) -> _Seat | None:
         """One of its size, if there is one: then nothing has changed."""
-        free = [seat for seat in self.seats[pool] if not seat.node]
+        free = [seat for seat in self.seats[pool] if not seat.node and seat.labels == labels]
         return next((seat for seat in free if seat.size == has), free[0] if free else None)
 
 
@@ -133,16 +151,21 @@ def read_event_log(lines: Iterable[str]) -> Trace:
     faults.check()
     ran = [life for life in lives.values() if life.began is not None and life.ended is not None]
     jobs, begins = [_job(life) for life in ran], min((life.came for life in ran), default=0)
-    pools, resizes = _pools(nodes.seats, begins)
-    return Trace(jobs=in_order(_on(jobs, pools)), pools=tuple(pools), resizes=resizes, left_out=len(lives) - len(ran))
+    pools, resizes = _pools(nodes, begins)
+    left_out = len(lives) - len(ran)
+    return with_known_labels(
+        Trace(jobs=in_order(_on(jobs, pools)), pools=tuple(pools), resizes=resizes, left_out=left_out)
+    )
 
 
 def _take(line: _Line, lives: dict[str, _Life], nodes: _Nodes) -> None:
     at = _millis(line.at)
     if line.capacity is not None:
-        nodes.join(line.node, line.pool, _resources(line.capacity), at)
+        nodes.join(line.node, line.pool, _resources(line.capacity), line.labels, at)
     elif line.kind == "NodeRemoved":
         nodes.leave(line.node)
+    elif line.kind == "PoolLabelled":
+        nodes.labels[line.pool] = line.labels
     if line.kind == "Accepted" and line.asked is not None:
         _resources(line.asked.resources)  # refused on its own line, if it cannot be meant
         lives[line.job] = _Life(line, line.asked, at)
@@ -172,23 +195,25 @@ def _job(life: _Life) -> TracedJob:
         tuple(PoolId(pool) for pool in asked.pools),
         _span(asked.sla_seconds),
         life.name,
+        tuple(sorted(asked.node_selector.items())),
     )
 
 
-def _pools(seats: Mapping[str, list[_Seat]], begins: int) -> tuple[list[SimPool], tuple[Resize, ...]]:
+def _pools(nodes: _Nodes, begins: int) -> tuple[list[SimPool], tuple[Resize, ...]]:
     """As they were when the first job came, and what changed since.
 
     Nodes of a pool that differ then become pools of their own, `NAME~2` and so on: a pool of a simulation has equal nodes.
     """
     pools, resizes = list[SimPool](), list[Resize]()
-    for name, all_of_it in sorted(seats.items()):
-        alike: defaultdict[Resources, list[_Seat]] = defaultdict(list)
+    for name, all_of_it in sorted(nodes.seats.items()):
+        alike: defaultdict[tuple[Resources, Labels], list[_Seat]] = defaultdict(list)
         for seat in all_of_it:
-            alike[seat.size_at(begins)].append(seat)
+            labels = {**nodes.labels.get(name, {}), **seat.labels}
+            alike[seat.size_at(begins), tuple(sorted(labels.items()))].append(seat)
         kinds = sorted(alike.items(), key=lambda kind: (-len(kind[1]), str(kind[0])))
-        for part, (each, equal) in enumerate(kinds, start=1):
+        for part, ((each, given), equal) in enumerate(kinds, start=1):
             pool = PoolId(name if part == 1 else f"{name}~{part}")
-            pools.append(SimPool(name=pool, nodes=len(equal), each=each))
+            pools.append(SimPool(name=pool, nodes=len(equal), each=each, labels=given))
             resizes += [
                 Resize(at=Millis(at - begins), pool=pool, number=number, each=has)
                 for number, seat in enumerate(equal, start=1)

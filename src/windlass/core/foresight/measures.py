@@ -78,6 +78,8 @@ class Report(Struct, frozen=True, kw_only=True):
     pools: int
     nodes: int
     left_out: int
+    passed_over: int
+    """Jobs whose node labels were."""
     span_ms: Millis
     """From the first submission to the last."""
     figures: tuple[Figures, ...]
@@ -97,6 +99,7 @@ def compare(trace: Trace, variants: Sequence[Variant], *, told: Told | None = No
         pools=len(trace.pools),
         nodes=sum(pool.nodes for pool in trace.pools),
         left_out=trace.left_out,
+        passed_over=trace.passed_over,
         span_ms=trace.jobs[-1].at if trace.jobs else Millis(0),
         figures=tuple(figures),
     )

@@ -269,6 +269,7 @@ class _Asking:
             sla_ms=job.due_ms if self._tells_deadlines else None,
             retries=self._retries,
             pools=job.pools,
+            node_labels=job.labels,
             volume_ttl_ms=Millis(0),
         )
 
@@ -341,6 +342,7 @@ def nodes_of(pools: tuple[SimPool, ...]) -> list[Node]:
             pool=pool.name,
             capacity=pool.each,
             gpu_ids=_gpus(pool.each),
+            labels=pool.labels,
         )
         for pool in pools
         for number in range(1, pool.nodes + 1)

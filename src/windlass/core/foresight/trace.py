@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.core.errors import Fault, Invalid
 from windlass.core.model.ids import Millis, PoolId, TenantId
@@ -17,6 +18,9 @@ _POOL: Final = re.compile(
     r"([A-Za-z0-9][A-Za-z0-9._-]{0,62})=(\d{1,6})x(\d{1,8})(?::(\d{1,9})(Mi|Gi|Ti)(?::(\d{1,3}))?)?", re.ASCII
 )
 BYTES: Final = {"Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
+
+
+Labels = tuple[tuple[str, str], ...]
 
 
 class TracedJob(Struct, frozen=True):
@@ -34,6 +38,8 @@ class TracedJob(Struct, frozen=True):
     """It should have started this long after it came; None: whenever."""
     name: str = ""
     """As it was called where the trace was recorded."""
+    labels: Labels = ()
+    """That a node must have."""
 
 
 class SimPool(Struct, frozen=True, kw_only=True):
@@ -42,6 +48,7 @@ class SimPool(Struct, frozen=True, kw_only=True):
     name: PoolId
     nodes: int
     each: Resources
+    labels: Labels = ()
 
 
 class Resize(Struct, frozen=True, kw_only=True):
@@ -63,6 +70,8 @@ class Trace(Struct, frozen=True, kw_only=True):
     """What became of its nodes after that, by moment."""
     left_out: int = 0
     """Entries that say nothing that could be run again: no run time, no processors."""
+    passed_over: int = 0
+    """Jobs that run wherever there is room here, though they asked for labels: nothing says which nodes have them."""
 
     @property
     def tenants(self) -> tuple[TenantId, ...]:
@@ -76,6 +85,19 @@ def in_order(jobs: Iterable[TracedJob]) -> tuple[TracedJob, ...]:
     if not first:
         return tuple(ordered)
     return tuple(_moved(job, first) for job in ordered)
+
+
+def with_known_labels(trace: Trace) -> Trace:
+    """Labels that no node a job may use is known to have are not asked for: it would be refused for what was not written down."""
+    asked = {(job.labels, job.pools) for job in trace.jobs if job.labels}
+    unknown = {one for one in asked if not any(_has(pool, *one) for pool in trace.pools)}
+    if not unknown:
+        return trace
+    jobs = tuple(
+        replace(job, labels=()) if job.labels and (job.labels, job.pools) in unknown else job for job in trace.jobs
+    )
+    dropped = sum(was.labels != job.labels for was, job in zip(trace.jobs, jobs, strict=True))
+    return replace(trace, jobs=jobs, passed_over=trace.passed_over + dropped)
 
 
 def parse_pool(text: str) -> SimPool:
@@ -130,4 +152,9 @@ def _moved(job: TracedJob, by: int) -> TracedJob:
         job.pools,
         job.due_ms,
         job.name,
+        job.labels,
     )
+
+
+def _has(pool: SimPool, labels: Labels, pools: tuple[PoolId, ...]) -> bool:
+    return (not pools or pool.name in pools) and set(labels) <= set(pool.labels)

@@ -10,7 +10,6 @@ from windlass.core.model.job import Job
 from windlass.core.model.job import JobState as S
 from windlass.core.model.node import Node
 from windlass.core.model.node import NodeState as N
-from windlass.core.model.resources import Resources
 from windlass.core.model.views import Asked, Event
 
 _KINDS = {
@@ -85,7 +84,7 @@ def narrate_node(old: Node | None, new: Node | None, *, revision: int, now: Mill
     """
     is_dated = new is not None and (old is None or old.since != new.since)
 
-    def event(kind: str, node: Node, *, message: str = "", capacity: Resources | None = None) -> Event:
+    def event(kind: str, node: Node, *, message: str = "", is_described: bool = False) -> Event:
         return Event(
             revision=revision,
             at=node.since if is_dated or now == _UNKNOWN else now,
@@ -93,7 +92,8 @@ def narrate_node(old: Node | None, new: Node | None, *, revision: int, now: Mill
             node=node.id,
             pool=node.pool,
             message=message,
-            capacity=capacity,
+            capacity=node.capacity if is_described else None,
+            labels=node.labels if is_described else (),
         )
 
     if new is None:
@@ -101,10 +101,10 @@ def narrate_node(old: Node | None, new: Node | None, *, revision: int, now: Mill
             yield event("NodeRemoved", old)
         return
     if old is None:
-        yield event("NodeJoined", new, message=new.state, capacity=new.capacity)
+        yield event("NodeJoined", new, message=new.state, is_described=True)
         return
-    if old.capacity != new.capacity or old.pool != new.pool:
-        yield event("NodeChanged", new, capacity=new.capacity)
+    if (old.capacity, old.pool, old.labels) != (new.capacity, new.pool, new.labels):
+        yield event("NodeChanged", new, is_described=True)
     if old.state is not new.state:
         yield event(_NODE_KINDS[new.state], new, message=f"was {old.state}")
 
@@ -116,4 +116,5 @@ def _asked(job: Job) -> Asked:
         expected_ms=job.expected_ms,
         sla_ms=job.sla_ms,
         pools=job.shape.pools,
+        labels=job.shape.labels,
     )

@@ -50,6 +50,8 @@ class Asked(Struct, frozen=True, kw_only=True, omit_defaults=True):
     expected_ms: Millis | None = None
     sla_ms: Millis | None = None
     pools: tuple[PoolId, ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    """Those a node must have."""
 
 
 class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -61,7 +63,7 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
     at: Millis
     kind: str
     """Accepted, Scheduled, Starting, Running, Succeeded, Failed, TimedOut, Cancelled, Retried, Released …; NodeJoined …,
-    WorkerReady …, PoolGrown …, BudgetThreshold; WebhookFailed, WebhookHeard, WebhookGivenUp"""
+    WorkerReady …, PoolGrown …, PoolLabelled, BudgetThreshold; WebhookFailed, WebhookHeard, WebhookGivenUp"""
     reason: str = ""
     message: str = ""
     attempt: int = 0
@@ -75,6 +77,8 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Its own, or the node's,"""
     capacity: Resources | None = None
     """and what it has, when it joined or changed."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """Of a node that joined or changed its own; of a pool, what its nodes have by it."""
 
 
 class EventQuery(Struct, frozen=True, kw_only=True):
