@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from windlass.core.errors import OverLimit
+from windlass.core.happenings import narrate_budget
 from windlass.core.model.calendar import DAY_MS, next_month
 from windlass.core.model.facts import RunEnded, RunStarted
 from windlass.core.model.ids import Millis, PoolId, TenantId
@@ -12,12 +13,14 @@ from windlass.core.model.money import Micros, PriceBook, Prices
 from windlass.core.model.narrate import narrate
 from windlass.core.model.run import Intent, Run, RunState
 from windlass.core.model.tenant import Budget, Tenant, Tier
+from windlass.core.model.views import Event
 from windlass.core.world.expiry import expire
 from windlass.core.world.facts import observe
 from windlass.core.world.place import place
 from windlass.core.world.prices import follow_setting, set_prices
 from windlass.core.world.records import PRICES_KEY, JobOver, Table
 from windlass.core.world.submit import submit
+from windlass.core.world.tenants import change_tenant
 from windlass.core.world.world import World
 from windlass.testing.builders import GIB, a_job_id, a_node, a_submission, a_world
 
@@ -117,6 +120,56 @@ def test_a_raised_budget_lets_its_tenant_go_on_at_once() -> None:
     assert place(world, now=Millis(NOW + HOUR)) == []
     world.set_tenant(Tenant(id=ACME, budget=Budget(per_month=Micros(2_000_000), is_hard=True)), now=NOW)
     assert [one.job for one in place(world, now=Millis(NOW + HOUR))] == [waiting.id]
+
+
+def passed(world: World) -> list[int]:
+    mark = world.tables.marks.get(ACME)
+    return [one.threshold for one in mark.passed] if mark is not None else []
+
+
+def test_a_changed_budget_forgets_the_thresholds_that_it_has_not_passed_and_tells_those_that_it_has() -> None:
+    world = a_home(Budget(per_month=Micros(1_000_000)))
+    ask(world)
+    [run] = start(world)
+    end(world, run, Millis(NOW + HOUR))
+    assert passed(world) == [500, 750, 900, 1000]
+    spent = world.tables.marks[ACME]
+
+    def change(budget: Budget | None, later: int) -> list[Event]:
+        before = world.tables.marks.get(ACME)
+        change_tenant(world, Tenant(id=ACME, budget=budget), now=Millis(NOW + HOUR + later))
+        after = world.tables.marks.get(ACME)
+        return list(narrate_budget(before, after, revision=1)) if after is not None else []
+
+    assert change(Budget(per_month=Micros(900_000)), 1) == []
+    assert world.tables.marks[ACME] == spent, "passed before, and still"
+    assert change(Budget(per_month=Micros(1_200_000)), 2) == []
+    assert passed(world) == [500, 750]
+    [again] = change(Budget(per_month=Micros(1_100_000)), 3)
+    assert (again.kind, again.at, again.message) == (
+        "BudgetThreshold",
+        NOW + HOUR + 3,
+        "90 % of the month's budget: 1 spent",
+    )
+    assert change(Budget(per_month=Micros(1_100_000), thresholds=(750, 1000)), 4) == []
+    assert passed(world) == [750]
+    assert change(Budget(per_month=Micros(1_000_000_000)), 5) == []
+    assert passed(world) == []
+    assert len(change(Budget(per_month=Micros(1_000_000)), 6)) == 4
+    change(None, 7)
+    assert passed(world) == []
+    assert len(change(Budget(per_month=Micros(1_000_000)), 8)) == 4
+
+
+def test_a_tenant_that_is_changed_in_anything_else_keeps_what_was_told_of_its_budget() -> None:
+    budget = Budget(per_month=Micros(1_000_000))
+    world = a_home(budget)
+    ask(world)
+    [run] = start(world)
+    end(world, run, Millis(NOW + HOUR))
+    told = world.tables.marks[ACME]
+    change_tenant(world, Tenant(id=ACME, budget=budget, weight=2000), now=Millis(NOW + HOUR + 1))
+    assert world.tables.marks[ACME] is told
 
 
 def test_a_job_is_warned_near_its_maximum_and_stopped_at_it() -> None:

@@ -60,8 +60,9 @@ class Treasury:
     def committed(self, entries: Sequence[Entry], revision: int) -> None:
         """Whoever runs the server reads of a budget in its log, too."""
         for entry in entries:
-            if isinstance(entry.new, BudgetMark) and entry.new.passed:
-                newest = entry.new.passed[-1]
+            known = entry.old.passed if isinstance(entry.old, BudgetMark) else ()
+            if isinstance(entry.new, BudgetMark) and (news := [one for one in entry.new.passed if one not in known]):
+                newest = news[-1]
                 log.warning(
                     "budget.passed", tenant=entry.new.tenant, thousandths=newest.threshold, spent_micros=newest.spent
                 )

@@ -63,9 +63,9 @@ def narrate_gone(worker: Worker, at: Millis, *, revision: int) -> Event:
 
 
 def narrate_budget(old: BudgetMark | None, new: BudgetMark, *, revision: int) -> Iterator[Event]:
-    """Each threshold once a month, when it is passed."""
+    """Each threshold once a month, when it is passed; again, when another budget had not been passed there meanwhile."""
     known = old.passed if old is not None and old.month == new.month else ()
-    for passed in new.passed[len(known) :]:
+    for passed in [one for one in new.passed if one not in known]:
         message = f"{passed.threshold / 10:g} % of the month's budget: {money(passed.spent)} spent"
         yield Event(revision=revision, at=passed.at, kind="BudgetThreshold", tenant=new.tenant, message=message)
 

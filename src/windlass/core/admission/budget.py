@@ -32,6 +32,17 @@ def newly_passed(budget: Budget, mark: BudgetMark | None, usage: Usage, now: Mil
     )
 
 
+def still_passed(budget: Budget, mark: BudgetMark, usage: Usage, now: Millis) -> tuple[Passed, ...]:
+    """Of what was told this month, maybe of another budget, that which holds for this one."""
+    month = month_of(day_of(now))
+    spent = usage.spent_in(month, now)
+    return tuple(
+        one
+        for one in (mark.passed if mark.month == month else ())
+        if one.threshold in budget.thresholds and spent >= amount_at(budget, one.threshold)
+    )
+
+
 def next_threshold_at(budget: Budget, mark: BudgetMark | None, usage: Usage, now: Millis) -> Millis | None:
     """When the next threshold that was not told is passed or a hard budget stops what runs, if all stays as it is.
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from windlass.core.admission.budget import WARN_AT, job_cost, newly_passed
+from windlass.core.admission.budget import WARN_AT, job_cost, newly_passed, still_passed
 from windlass.core.metering import stored_segments
 from windlass.core.model.amounts import money
 from windlass.core.model.calendar import Day, day_of, month_of
@@ -111,6 +111,21 @@ def check_budget(world: World, tenant: TenantId, now: Millis) -> None:
             world.put(Table.BUDGETS, tenant, BudgetMark(tenant=tenant, month=month, passed=(*before, *passed)))
         if owner.budget.is_hard and _is_spent(world, tenant, owner.budget, now):
             _stop_all(world, tenant)
+
+
+def renew_marks(world: World, tenant: TenantId, now: Millis) -> None:
+    """Part of the decision that gives it another budget: what was told of the old one and is not so of the new is forgotten.
+
+    Only then: what is spent is not looked at again by every bill, which may come to a little less than was foreseen.
+    """
+    known, owner = world.tables.marks.get(tenant), world.tables.tenants[tenant]
+    if known is None:
+        return
+    kept = still_passed(owner.budget, known, world.tables.usage[tenant], now) if owner.budget is not None else ()
+    if not kept:
+        world.drop(Table.BUDGETS, tenant)
+    elif kept != known.passed:
+        world.put(Table.BUDGETS, tenant, replace(known, passed=kept))
 
 
 def check_job_cost(world: World, key: JobId, now: Millis) -> None:

@@ -10,6 +10,7 @@ from windlass.core.world.finish import doom
 from windlass.core.world.pools import pool_ids
 from windlass.core.world.records import Gone, Table
 from windlass.core.world.secrets import remove_all_of
+from windlass.core.world.spending import check_budget, renew_marks
 from windlass.core.world.world import World
 
 
@@ -33,9 +34,14 @@ def create_tenant(world: World, tenant: Tenant, *, now: Millis) -> Tenant:
 
 def change_tenant(world: World, tenant: Tenant, *, now: Millis) -> Tenant:
     """All of it but when it was created. A new weight counts from the next placing, a new quota from the next decision."""
-    changed = replace(tenant, created_at=find_tenant(world, tenant.id).created_at)
+    known = find_tenant(world, tenant.id)
+    changed = replace(tenant, created_at=known.created_at)
     _check(world, changed)
-    world.set_tenant(changed, now=now)
+    with world.decision(now):
+        world.set_tenant(changed, now=now)
+        if changed.budget != known.budget:
+            renew_marks(world, tenant.id, now)
+            check_budget(world, tenant.id, now)
     return changed
 
 
