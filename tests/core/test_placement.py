@@ -112,6 +112,20 @@ def test_nodes_that_are_too_small_are_told_from_those_in_use(looked_at: int, mon
     assert places.pick(shape) == Spot(node=NodeId("f"))
 
 
+def test_of_a_cordoned_node_the_reason_that_lasts_longer_is_told() -> None:
+    shape = Shape(needs=Resources(cpu_millis=4000, memory_bytes=GIB), labels=(("disk", "ssd"),))
+    places = Nodes()
+    for name, cpu, labels in (("a", 8000, ()), ("b", 1000, shape.labels), ("c", 8000, shape.labels)):
+        node = replace(a_node(name, cpu=cpu, memory=8 * GIB), labels=labels)
+        places.set(replace(node, state=NodeState.CORDONED), [])
+        places.set(replace(node, id=NodeId(f"{name}2")), [])
+    places.hold(_run(0, Spot(node=NodeId("c2")), Shape(needs=Resources(cpu_millis=6000))))
+    told = {"label disk": 2, "cpu too small": 2, "node cordoned": 1, "cpu in use": 1}
+    for found in (places.pick(shape), places.pick(shape, among=[slot.node.id for slot in places])):
+        assert isinstance(found, Waiting)
+        assert dict(found.reasons) == told, "by classes and node by node"
+
+
 def test_labels_pass_a_node_that_hands_them_on_if_its_pool_is_named() -> None:
     """Who names no pool is placed by the labels that are known here: whether the cluster has such a node is not."""
     asks = Shape(needs=Resources(cpu_millis=100), labels=(("disk", "ssd"),))

@@ -240,15 +240,15 @@ class Nodes:
         return self._growing.get(pool)
 
     def refusal(self, shape: Shape, slot: Slot) -> str | None:
-        """The first clause that rules this node out for this shape, or None."""
+        """The first clause that rules this node out for this shape, or None. What lasts longest comes first."""
         node = slot.node
-        if not node.takes_runs:
-            return f"node {node.state}"
         faults = self._mismatch(shape, node)
         if faults:
             return faults[0]
         short = shape.needs.lacks(node.capacity)
-        return f"{short[0]}{TOO_SMALL}" if short else _full(shape, slot)
+        if short:
+            return f"{short[0]}{TOO_SMALL}"
+        return _full(shape, slot) if node.takes_runs else f"node {node.state}"
 
     def _pick_among(self, shape: Shape, nodes: Iterable[NodeId], besides: NodeId | None) -> Spot | Waiting:
         best: Slot | None = None
@@ -288,10 +288,10 @@ class Nodes:
                 refused.update(self._full_or_small(shape, kind))
             elif self.hides(shape, kind.node):
                 continue
-            elif not kind.node.takes_runs:
-                refused[f"node {kind.node.state}"] += len(kind)
+            elif faults := self._mismatch(shape, kind.node):
+                refused[faults[0]] += len(kind)
             else:
-                refused[self._mismatch(shape, kind.node)[0]] += len(kind)
+                refused.update(_small_or_shut(shape, kind))
         return tuple((reason, count) for reason, count in refused.most_common() if count) or (("no node", 0),)
 
     def _full_or_small(self, shape: Shape, kind: NodeClass) -> Counter[str]:
@@ -351,6 +351,12 @@ def _full(shape: Shape, slot: Slot) -> str | None:
         return SLOTS_USED
     missing = shape.needs.lacks(slot.free)
     return f"{missing[0]}{IN_USE}" if missing else None
+
+
+def _small_or_shut(shape: Shape, kind: NodeClass) -> Counter[str]:
+    """Of a class that takes no runs now."""
+    small = {f"{what}{TOO_SMALL}": len(nodes) for what, nodes in kind.too_small(shape.needs).items()}
+    return Counter({**small, f"node {kind.node.state}": len(kind) - sum(small.values())})
 
 
 def _take_out(refused: Counter[str], count: int, *, first: str) -> None:
