@@ -88,6 +88,31 @@ async def test_a_node_that_is_too_small_by_now_is_not_said_to_be_in_use(api: Api
     assert shown["status"]["waiting"] == ["cpu too small (1 node)"]
 
 
+async def test_what_a_shape_lacks_is_told_as_the_nodes_are_now_and_not_as_they_were_when_it_was_parked(
+    api: ApiHome,
+) -> None:
+    plane = api.home.plane
+    cores = plane.brain.world.tables.places.capacity.cpu_millis // 1000
+    running = await api.submit("sleep 600", resources={"cpu": cores})
+    await api.until(running["metadata"]["uid"], "RUNNING")
+    await api.submit("true", name="second", resources={"cpu": cores})
+
+    async def told() -> list[str]:
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while not plane.brain.world.tables.queue.parked():
+                await anyio.lowlevel.checkpoint()
+        (item,) = (await ask(api, "/api/v1/queues/status"))["items"]
+        shown: list[str] = (await ask(api, "/api/v1/jobs/second"))["status"]["waiting"]
+        assert shown == [f"{one['reason']} ({one['nodes']} node)" for one in item["reasons"]]
+        return shown
+
+    assert await told() == ["cpu in use (1 node)"]
+    await plane.pools.cordon(NodeId("n1"))
+    assert await told() == ["node cordoned (1 node)"]
+    await plane.pools.uncordon(NodeId("n1"))
+    assert await told() == ["cpu in use (1 node)"]
+
+
 async def test_a_queue_at_its_limit_is_held_also_before_the_next_placing_has_found_out(api: ApiHome) -> None:
     """A limit that was lifted and set again frees the tenant until somebody tries to place: no moment may be shown in which
     it looks as if its next job were about to start."""

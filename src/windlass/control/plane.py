@@ -27,7 +27,7 @@ from windlass.core.errors import WindlassError
 from windlass.core.fairness.deadlines import Urgency
 from windlass.core.model.ids import JobId, Millis, NodeId, TenantId
 from windlass.core.model.views import NodeView
-from windlass.core.world.queues import FairnessView, QueueView, fairness, queue_status, urgent_counts
+from windlass.core.world.queues import FairnessView, QueueView, fairness, queue_status, urgent_counts, why_parked
 from windlass.ports.blobs import Blobs
 from windlass.ports.clock import Clock
 from windlass.ports.ids import Ids
@@ -133,7 +133,7 @@ class ControlPlane:
         lane = tables.queue.lane_of(found)
         if lane is None:
             return ()
-        reasons = (*tables.queue.held(found.tenant), *lane.waiting)
+        reasons = (*tables.queue.held(found.tenant), *why_parked(self.brain.world, lane))
         return tuple(f"{reason} ({count} node{'s' * (count != 1)})" if count else reason for reason, count in reasons)
 
     async def is_ready(self) -> Readiness:

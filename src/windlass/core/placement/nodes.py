@@ -13,11 +13,11 @@ from windlass.core.model.run import Run
 from windlass.core.model.shape import Shape
 from windlass.core.placement.classes import ClassKey, Labels, NodeClass, class_of, labels_of, mismatch
 from windlass.core.placement.rooms import Room
-from windlass.core.placement.spot import IN_USE, SLOTS_USED, TOO_SMALL, Spot, Waiting
+from windlass.core.placement.spot import IN_USE, SLOTS_USED, TOO_SMALL, Reasons, Spot, Waiting
 
 _ANSWERS_KEPT: Final = 10_000
 _LOOKED_AT_MAX: Final = 100
-"""Nodes that are too small for a shape, when the reasons why it waits are counted."""
+"""Nodes that are too small for a shape, when the reasons why it waits are counted; or all, for one that is bound to a node."""
 _FULL: Final = (SLOTS_USED, f"gpu{IN_USE}", f"cpu{IN_USE}", f"memory{IN_USE}")
 
 
@@ -73,6 +73,8 @@ class Nodes:
         self._matching: dict[Shape, tuple[NodeClass, ...]] = {}
         """Answers of `_classes_for`, and of `could_ever_fit`, until a node changes: few shapes are asked for, and often."""
         self._lacking: dict[Shape, tuple[str, ...]] = {}
+        self._told: dict[Shape, Reasons] = {}
+        """Answers of `reasons`, until anything changes: lists show many jobs of a shape."""
         self._closed: set[PoolId] = set()
         """Pools that are open to named tenants only."""
         self._given: dict[PoolId, Labels] = {}
@@ -133,6 +135,7 @@ class Nodes:
         if slot is not None:
             slot.hold(run)
             _list(slot)
+            self._told.clear()
 
     def renew(self, run: Run) -> None:
         """One that is held has changed, but not in what it holds."""
@@ -146,6 +149,7 @@ class Nodes:
         if slot is not None:
             slot.release(run)
             _list(slot)
+            self._told.clear()
 
     def pools(self, shape: Shape) -> frozenset[PoolId]:
         """Those with nodes, or that could grow some; without what its tenant must not know of."""
@@ -180,6 +184,19 @@ class Nodes:
         if best is None:
             return Waiting(reasons=self._refusals(shape))
         return self._spot(self._slots[best[2]], shape)
+
+    def reasons(self, shape: Shape) -> Reasons:
+        """Why it finds no place, as things are; empty when it would find one, or when that is long to look up."""
+        found = self._told.get(shape)
+        if found is None:
+            if shape.node is not None and len(self._slots) > _LOOKED_AT_MAX:
+                return ()
+            picked = self.pick(shape)
+            found = picked.reasons if isinstance(picked, Waiting) else ()
+            if len(self._told) >= _ANSWERS_KEPT:
+                self._told.clear()
+            self._told[shape] = found
+        return found
 
     def candidates(self, shape: Shape, limit: int) -> list[Slot]:
         """Some of the nodes that could take it if they were empty, those with most free first."""
@@ -332,6 +349,7 @@ class Nodes:
     def _forget_answers(self) -> None:
         self._lacking.clear()
         self._matching.clear()
+        self._told.clear()
 
 
 def _shortage(shape: Shape, node: Node) -> tuple[int, int, int, int]:

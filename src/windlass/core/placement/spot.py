@@ -13,6 +13,9 @@ TOO_SMALL: Final = " too small"
 SLOTS_USED: Final = "run slots used"
 
 
+Reasons = tuple[tuple[str, int], ...]
+
+
 class Spot(Struct, frozen=True, kw_only=True, gc=False):
     """A place on a node, with the devices that go with it."""
 
@@ -23,7 +26,7 @@ class Spot(Struct, frozen=True, kw_only=True, gc=False):
 class Waiting(Struct, frozen=True, kw_only=True):
     """No place now: each reason with the number of nodes it ruled out, most frequent first."""
 
-    reasons: tuple[tuple[str, int], ...]
+    reasons: Reasons
 
     @property
     def scarce(self) -> str:

@@ -86,6 +86,16 @@ def fairness(world: World, tenant: TenantId | None, *, now: Millis, window_ms: M
     return FairnessView(since=since, now=tables.ledger.now(), weights=weights, standings=tuple(shown))
 
 
+def why_parked(world: World, lane: Lane) -> Reasons:
+    """As the nodes are now; empty when its shape is not parked.
+
+    A shape stays parked when a node changes and still has no room for it: what it lacked then may no longer be so.
+    """
+    if not lane.waiting or lane.band.yields:
+        return lane.waiting
+    return world.tables.places.reasons(lane.shape) or lane.waiting
+
+
 def urgent_counts(world: World) -> dict[Urgency, int]:
     counts = dict.fromkeys((Urgency.AT_RISK, Urgency.CRITICAL, Urgency.MISSED), 0)
     for urgent in world.tables.urgent.values():
@@ -97,7 +107,7 @@ def _view(world: World, tenant: TenantId, shape: Shape, lanes: list[Lane], now: 
     tables = world.tables
     first = min(lanes, key=lambda lane: lane.rank)
     assert first.front is not None
-    parked = next((lane.waiting for lane in lanes if lane.waiting), ())
+    parked = next((reasons for lane in lanes if (reasons := why_parked(world, lane))), ())
     return QueueView(
         tenant=tenant,
         shape=shape,
