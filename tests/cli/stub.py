@@ -198,6 +198,8 @@ def route(handler: Any, stub: Stub, asked: Asked) -> None:
         return _ABOUT_A_JOB[words[2]](handler, stub, asked, job)
     if asked.path == "/api/v1/nodes":
         return handler._answer(200, {"items": stub.nodes})
+    if asked.path == "/api/v1/events/recorded":
+        return handler._answer(200, {"items": [], "next": None, "revision": stub.revision})
     if asked.path == "/api/v1/volumes":
         return handler._answer(200, {"items": stub.volumes})
     if asked.path == "/api/v1/volumes/cleanup":

@@ -220,6 +220,21 @@ def test_one_of_many_is_shown_as_one(stub: Stub, windlass: Invoke) -> None:
     assert "the newest one is shown; --all shows every one" in windlass("get", "jobs", "--limit", "1").stderr
 
 
+def test_events_of_a_job_without_a_name_are_refused_and_not_those_of_all(stub: Stub, windlass: Invoke) -> None:
+    result = windlass("events", "--job", "")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "--job" in result.stderr
+    assert "it is empty" in result.stderr
+    assert stub.asked == []
+
+
+def test_where_nothing_has_happened_yet_events_say_so_beside_what_machines_read(stub: Stub, windlass: Invoke) -> None:
+    result = windlass("events")
+    assert (result.exit_code, result.stdout, result.stderr.strip()) == (0, "", "nothing yet")
+    assert windlass("events", "-o", "json").stdout == ""
+    assert all("job" not in asked.query for asked in stub.asked)
+
+
 def test_events_are_all_of_them_or_the_newest_so_many_and_not_both(stub: Stub, windlass: Invoke) -> None:
     result = windlass("events", "--all", "--last", "3")
     assert result.exit_code == 2

@@ -125,6 +125,7 @@ async def test_the_record_of_one_job_is_found_by_its_name_and_pages_add_up() -> 
             await api.until(job["metadata"]["uid"])
         mine = await recorded(api, job=jobs[1]["metadata"]["name"])
         assert {event["job"] for event in mine["items"]} == {jobs[1]["metadata"]["uid"]}
+        assert (await api.client.get(RECORDED, params={"job": ""})).status_code == 400, "not that of all of them"
         whole = await recorded(api)
         tables = api.home.plane.read_model
         pages, after = [], 0

@@ -43,7 +43,9 @@ class FollowQuery(BaseModel):
 
 
 class RecordQuery(FollowQuery):
-    job: str = Field(default="", max_length=REF_MAX, description="Of one job only: name, uid, or the beginning of one.")
+    job: str = Field(
+        default="", min_length=1, max_length=REF_MAX, description="Of one job only: name, uid, or the beginning of one."
+    )
     last: int | None = Field(default=None, ge=1, le=1000, description="The newest so many.")
     everyone: bool = Field(
         default=False, description="For admins: of every tenant, the others' jobs without their names and messages."

@@ -133,12 +133,12 @@ class Client(Governing, Pooling):
 
     def recorded(self, *, job: str = "", after: int = 0, last: int | None = None, everyone: bool = False) -> EventPage:
         """A page of what happened, oldest first; `next` is the `after` of the following one."""
-        query: Query = {"job": job, "after": after, "last": last, "everyone": everyone}
+        query: Query = {"job": job or None, "after": after, "last": last, "everyone": everyone}
         return cast(EventPage, self._get("/api/v1/events/recorded", query))
 
     def follow_recorded(self, *, job: str = "", after: int = 0, everyone: bool = False) -> Followed[Happening]:
         """Whatever happens after that revision, without an end."""
-        query: Query = {"follow": True, "job": job, "after": after, "everyone": everyone}
+        query: Query = {"follow": True, "job": job or None, "after": after, "everyone": everyone}
         return Followed(EventStream(self._transport.another(), "/api/v1/events/recorded", query))
 
     def changes(self, *, after: int | None = None) -> Iterator[Manifest | None]:

@@ -8,7 +8,8 @@ from click.core import ParameterSource
 
 from windlass.cli.command import Command, client_of
 from windlass.cli.names import complete_job
-from windlass.cli.output import is_coloured, output_option, say, width
+from windlass.cli.output import is_coloured, note, output_option, say, width
+from windlass.cli.parameters import not_empty
 from windlass.cli.render import table
 from windlass.cli.render.fit import columns
 from windlass.cli.render.values import STATE_COLOUR, clock_time, first_line
@@ -34,13 +35,15 @@ _LEAST_WIDTHS = (8, 15, 8, 24, 0)
 
 @click.command(cls=Command)
 @click.option("-f", "--follow", is_flag=True, help="Go on with what happens, until Ctrl-C.")
-@click.option("--job", default="", metavar="JOB", shell_complete=complete_job, help="Of one job only.")
+@click.option("--job", metavar="JOB", shell_complete=complete_job, callback=not_empty, help="Of one job only.")
 @click.option("--last", type=click.IntRange(1, 1000), default=50, show_default=True, help="The newest so many.")
 @click.option("--all", "is_all", is_flag=True, help="From the first one on that is still kept.")
 @click.option("--everyone", is_flag=True, help="Of every tenant; for admins. Others' jobs come without their names.")
 @output_option("table", "wide", "json")
 @click.pass_context
-def events(ctx: click.Context, follow: bool, job: str, last: int, is_all: bool, everyone: bool, form: str) -> None:
+def events(
+    ctx: click.Context, follow: bool, job: str | None, last: int, is_all: bool, everyone: bool, form: str
+) -> None:
     """What happened to your jobs and your budget, oldest first; for an admin, also to nodes, workers and pools.
 
     With -o json every event is a document on a line of its own: `windlass simulate` replays such a file.
@@ -49,15 +52,18 @@ def events(ctx: click.Context, follow: bool, job: str, last: int, is_all: bool, 
     if is_all and is_last_given:
         raise click.UsageError("--all shows everything that is kept, --last the newest so many: give one of them")
     client, widths = client_of(ctx), list(_LEAST_WIDTHS)
-    room = None if form == "wide" else width()
-    for events in _happened(client, job, last, is_all=is_all, follow=follow, everyone=everyone):
+    room, is_empty = None if form == "wide" else width(), not follow
+    for events in _happened(client, job or "", last, is_all=is_all, follow=follow, everyone=everyone):
         rows = [_row(event) for event in events] if form != "json" else []
+        is_empty = is_empty and not events
         table.widen(widths, rows)
         for row in rows:
             say(table.stream_line(_COLUMNS, row, widths, is_coloured=is_coloured(), width=room))
         if form == "json":
             for event in events:
                 say(msgspec.json.encode(event).decode())
+    if is_empty and form != "json":
+        note("nothing yet")
 
 
 def _happened(
