@@ -5,7 +5,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.api.home import DEADLINE_SECONDS, ApiHome
+from tests.api.home import DEADLINE_SECONDS, ApiHome, manifest
 from tests.core.pool_home import node_of
 from windlass.core.model.ids import Millis, NodeId, PoolId
 from windlass.core.model.node import NodeState
@@ -202,9 +202,26 @@ async def test_what_a_pool_could_never_do_is_refused(api: ApiHome, admin: dict[s
     scaling = document()["spec"]["scaling"] | {"spares": 5, "max": 2}
     spares = await api.client.post(POOLS, json=document(scaling=scaling), headers=admin)
     assert (spares.status_code, spares.json()["faults"][0]["field"]) == (400, "spec.scaling.spares")
+    scaling = document()["spec"]["scaling"] | {"schedules": [{"cron": "0 8 * * *", "workers": 7}], "max": 2}
+    planned = await api.client.post(POOLS, json=document(scaling=scaling), headers=admin)
+    assert planned.status_code == 400
+    assert planned.json()["faults"] == [
+        {"field": "spec.scaling.schedules[0].workers", "message": "is 7; expected no more than the maximum, 2"}
+    ]
     kept = await api.client.delete(f"{POOLS}/local", headers=admin)
     assert (kept.status_code, kept.json()["code"]) == (409, "pool-busy")
     assert kept.json()["hint"].startswith("it stays for as long as it has nodes")
+
+
+@pytest.mark.parametrize("label", [("a", "b c!"), ("a b", "c"), ("windlass.dev/a", "b"), ("a", "b" * 64)])
+async def test_a_label_that_no_job_could_ask_for_is_refused(
+    api: ApiHome, admin: dict[str, str], label: tuple[str, str]
+) -> None:
+    labelled = await api.client.post(POOLS, json=document(labels=dict([label])), headers=admin)
+    assert labelled.status_code == 400
+    (fault,) = labelled.json()["faults"]
+    asked = await api.client.post("/api/v1/jobs", json=manifest("true", nodeSelector=dict([label])))
+    assert asked.json()["faults"][0]["message"] == fault["message"], "in the same words"
 
 
 async def test_scaling_by_hand_is_told_in_the_history(api: ApiHome, admin: dict[str, str]) -> None:

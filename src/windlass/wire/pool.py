@@ -16,7 +16,7 @@ from windlass.core.model.money import PriceBook
 from windlass.core.model.pool import Measure, Pool, PoolKind, Scaling, Schedule, Trigger
 from windlass.core.model.resources import Resources
 from windlass.wire.faults import validate
-from windlass.wire.job import API_VERSION, Name, Strict, shared
+from windlass.wire.job import API_VERSION, Labels, Name, Strict, shared
 from windlass.wire.money import PriceBookDocument
 from windlass.wire.quantities import write_bytes, write_cpu, write_seconds
 from windlass.wire.render import timestamp
@@ -84,9 +84,8 @@ class ScalingDocument(Strict):
 
 class PoolSpecDocument(Strict):
     kind: Literal["static", "dynamic"] = "static"
-    labels: Annotated[dict[str, Annotated[str, Field(max_length=63)]], Field(max_length=bounds.POOL_LABELS_MAX)] = (
-        Field(default_factory=dict)
-    )
+    labels: Annotated[Labels, Field(max_length=bounds.POOL_LABELS_MAX)] = Field(default_factory=dict)
+    """As jobs may ask for them: what no selector could name would be of no use."""
     tenants: Annotated[list[Name], Field(max_length=bounds.POOL_TENANTS_MAX)] = Field(default_factory=list)
     """Who may use it; nobody named: everybody."""
     prices: PriceBookDocument | None = None

@@ -126,6 +126,9 @@ def _scaling_faults(scaling: Scaling) -> Iterator[Fault]:
         yield from _trigger_faults(trigger, f"triggers[{index}].")
     for index, schedule in enumerate(scaling.schedules[:SCHEDULES_MAX]):
         yield from _out_of(POOL_WORKERS, f"schedules[{index}].workers", schedule.workers)
+        if schedule.workers > scaling.workers_max:
+            said = f"is {schedule.workers}; expected no more than the maximum, {scaling.workers_max}"
+            yield Fault(f"schedules[{index}].workers", said)
     if len(scaling.schedules) > SCHEDULES_MAX:
         yield Fault("schedules", f"names {len(scaling.schedules)}; expected {SCHEDULES_MAX} at most")
 
