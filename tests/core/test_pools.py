@@ -74,6 +74,13 @@ def test_more_slices_than_the_machine_has_are_refused_with_the_numbers() -> None
     assert PoolId("second") not in world.tables.fleet.pools
 
 
+def test_one_core_is_another_pools_and_more_are() -> None:
+    world = a_growing_world(workers_max=1, worker=Resources(cpu_millis=1000, memory_bytes=GIB))
+    with pytest.raises(Invalid) as refused:
+        create_pool(world, a_pool("second", workers_max=4), None, now=START)
+    assert "of the machine's 8 cores, 1 core is other pools': 1 core too many" in refused.value.faults[0].message
+
+
 def test_what_runs_on_the_machine_is_not_promised_to_slices() -> None:
     world = a_ground()
     submit(world, LOCAL_TENANT, a_submission(cpu=3000), job=a_job_id(), now=START)

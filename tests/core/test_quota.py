@@ -133,6 +133,12 @@ def test_under_queue_so_many_may_wait() -> None:
     assert refused.value.hint.endswith(": windlass tenants quota acme --queued-max 3")
 
 
+def test_one_job_is_one_job_also_where_none_is_allowed() -> None:
+    with pytest.raises(Invalid) as refused:
+        ask(a_home(QuotaPolicy.QUEUE, Quota(jobs=0)))
+    assert [fault.message for fault in refused.value.faults] == ["asks for 1 job; the quota is 0"]
+
+
 def test_what_is_too_large_even_for_a_burst_is_told_the_quota_and_what_a_burst_allows() -> None:
     quota = Quota(resources=Resources(cpu_millis=200, memory_bytes=GIB))
     for policy, limit in ((QuotaPolicy.BURST, "0.2, 0.3 in burst"), (QuotaPolicy.QUEUE, "0.2")):

@@ -154,6 +154,7 @@ def _refused(tenant: Tenant, over: list[Excess], retry_after_seconds: int, *, fa
 def _too_much(one: Excess, plain: int) -> str:
     """`plain`: the quota as it is outside a burst."""
     (asked, quota, in_burst), unit = amounts((one.asked, plain, one.limit), one.unit)
+    unit = unit.removesuffix("s") if asked == "1" else unit
     also = f", {in_burst} in burst" if in_burst != quota else ""
     return f"asks for {asked} {unit}; the quota is {quota}{also}"
 

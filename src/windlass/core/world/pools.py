@@ -128,10 +128,11 @@ def _room_faults(world: World, pool: Pool) -> Iterator[Fault]:
     others = fleet.reserved(SLICE, besides=pool.id)
     left = fleet.ground.capacity - others - pool.reach
     for what, over in _below_nothing(left):
+        taken = _amount(what, others)
         yield Fault(
             "spec.scaling.max",
             f"its workers may come to {_amount(what, pool.reach)}; of the machine's {_amount(what, fleet.ground.capacity)}, "
-            f"{_amount(what, others)} are other pools': {_amount(what, over)} too many",
+            f"{taken} {'is' if taken.startswith('1 ') else 'are'} other pools': {_amount(what, over)} too many",
         )
     slot = world.tables.places.slot(fleet.ground.node)
     if slot is None or any(_below_nothing(left)):
