@@ -21,7 +21,6 @@ from windlass.core.errors import Invalid
 from windlass.core.foresight.eventlog import read_event_log
 from windlass.core.foresight.measures import compare
 from windlass.core.foresight.simulate import simulate
-from windlass.core.foresight.swf import TenantBy
 from windlass.core.foresight.variant import parse_variant
 from windlass.core.model.calendar import day_of
 from windlass.core.model.facts import RunEnded
@@ -330,6 +329,15 @@ def test_workers_of_a_new_size_take_the_places_of_the_old_ones_in_a_replay() -> 
     assert [run.node for run in outcome.runs] == ["grow/00001", "grow/00001"]
 
 
+def test_a_record_that_is_out_of_order_is_refused_and_one_that_begins_in_the_middle_is_not() -> None:
+    lines = [node_line("NodeJoined", "n1", 0, cpu=8), *job_lines("a", 10, 60, cpu=2)]
+    assert len(read_event_log([*lines[2:], *job_lines("b", 10, 60, cpu=2)]).jobs) == 1
+    with pytest.raises(Invalid) as refused:
+        read_event_log(reversed(lines))
+    (fault,) = refused.value.faults
+    assert (fault.field, "out of order" in fault.message) == ("line 3", True)
+
+
 def labelled(lines: list[str], **labels: str) -> list[str]:
     """The same, of jobs that ask for nodes with these labels."""
     documents = [msgspec.json.decode(line) for line in lines]
@@ -417,7 +425,7 @@ def test_jobs_that_were_run_are_replayed_in_the_same_order(server: WindlassServe
     log.write_text(server.cli("events", "--all", "-o", "json").out)
     documents = [msgspec.json.decode(line) for line in log.read_text().splitlines()]
     really = [document["name"] for document in documents if document["kind"] == "Running"]
-    trace = read_trace(str(log), tenant_by=TenantBy.USER)
+    trace = read_trace(str(log))
     outcome = simulate(trace, parse_variant("wfq"))
     assert [trace.jobs[run.job].name for run in outcome.runs] == really
     assert sorted(really) == [f"replay-{number}" for number in range(8)]

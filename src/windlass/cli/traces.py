@@ -22,13 +22,20 @@ FILE_BYTES_MAX: Final = 16 << 30
 _GZIP: Final = b"\x1f\x8b"
 
 
-def read_trace(path: str, *, tenant_by: TenantBy) -> Trace:
-    """`-` is standard input. Which format it is, its first line says."""
+def read_trace(path: str, *, tenant_by: TenantBy | None = None) -> Trace:
+    """`-` is standard input. Which format it is, its first line says. Our own has tenants, and no column to choose."""
     with _opened(path) as file:
         lines = _lines(file)
         first = next(lines, "")
         whole = chain([first], lines)
-        return read_event_log(whole) if first.lstrip().startswith("{") else read_swf(whole, tenant_by=tenant_by)
+        if not first.lstrip().startswith("{"):
+            return read_swf(whole, tenant_by=tenant_by or TenantBy.USER)
+        if tenant_by is not None:
+            fault = Fault(
+                "--tenant-by", "is for the Standard Workload Format: a record of events names the tenants itself"
+            )
+            raise Invalid("this trace has no columns to choose from", code="trace", faults=[fault])
+        return read_event_log(whole)
 
 
 def write_lines(path: str, lines: Iterable[str]) -> None:

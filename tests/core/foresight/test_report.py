@@ -39,6 +39,35 @@ def test_what_is_for_making_a_trace_up_is_refused_of_one_that_is_there(words: tu
     assert "only with --generate" in refusal.message
 
 
+def test_one_file_is_not_written_over_by_another(tmp_path: Path) -> None:
+    file = tmp_path / "one"
+    for words in ((SHARED, "--html", str(file), "--save", f"{tmp_path}/./one"), (str(file), "--save", str(file))):
+        refusal = simulated(*words).exception
+        assert isinstance(refusal, UsageError)
+        assert "are one file" in refusal.message
+    assert not file.exists()
+
+
+def test_a_column_is_chosen_only_where_there_are_columns(tmp_path: Path) -> None:
+    record = tmp_path / "past.jsonl"
+    record.write_text('{"kind": "NodeJoined", "at": "2026-01-01T00:00:00Z", "node": "n1"}\n')
+    refusal = simulated(str(record), "--tenant-by", "user").exception
+    assert isinstance(refusal, Invalid)
+    assert refusal.faults[0].field == "--tenant-by"
+    assert isinstance(simulated("--generate", "9", "--tenant-by", "user").exception, UsageError)
+
+
+def test_a_loss_after_the_end_is_said_to_have_changed_nothing() -> None:
+    result = simulated("--generate", "9", "--variant", "wfq lose=1@9000d")
+    assert "wfq: 1 loss of nodes after the last end, " in result.stderr
+
+
+def test_the_help_names_both_formats() -> None:
+    text = " ".join(CliRunner().invoke(build({}), ["simulate", "--help"]).output.split())
+    assert "Standard Workload Format" in text
+    assert "events --all --everyone -o json" in text
+
+
 def a_report() -> Report:
     trace = generate(Making(jobs=150, tenants=12, nodes=2, load=3))
     return compare(trace, [parse_variant(words) for words in VARIANTS])

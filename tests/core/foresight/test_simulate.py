@@ -187,6 +187,21 @@ def test_a_pool_nobody_has_is_named() -> None:
     assert "there are p" in refused.value.faults[0].message
 
 
+def test_more_nodes_cannot_be_lost_than_there_are() -> None:
+    trace = a_trace(a_job(), nodes=2)
+    for words in ("wfq lose=3@1s", "wfq lose=p:3@1s", "wfq pool.p=1 lose=2@1s"):
+        with pytest.raises(Invalid) as refused:
+            simulate(trace, parse_variant(words))
+        assert refused.value.faults[0].field.startswith("lose=")
+    simulate(trace, parse_variant("wfq lose=1@1s lose=p:2@2s+1s"))
+
+
+def test_a_loss_when_all_is_over_is_counted() -> None:
+    trace = a_trace(a_job(), nodes=2)
+    late = [measure(trace, simulate(trace, parse_variant(f"wfq lose=1@{at}"))).late_losses for at in ("59s", "60s")]
+    assert late == [0, 1]
+
+
 def test_a_tenant_nobody_has_is_named_and_all_of_them_are_somebody() -> None:
     with pytest.raises(Invalid) as refused:
         simulate(a_trace(a_job()), parse_variant("wfq weight.nobody=3 quota.noone.jobs=1 weight.*=2"))

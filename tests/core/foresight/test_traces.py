@@ -83,6 +83,7 @@ def test_lines_out_of_order_are_put_in_order() -> None:
         (swf(submit="soon"), "field 2"),
         (swf(run="1e9"), "field 4"),
         (swf(run="NaN"), "field 4"),
+        (swf(run="9" * 30), "field 4 is out of range"),
         (swf(run="٣"), "field 4"),  # a digit, but not one of ours
         (swf(submit=10**12), "submit time"),
         (swf(run=10**12), "hundred years"),
@@ -184,7 +185,20 @@ def test_a_variant_is_read_from_one_line() -> None:
 
 @pytest.mark.parametrize(
     "words",
-    ["", "lifo", "wfq weight.a=11", "wfq weight.a", "wfq quota.a.disk=3", "wfq pool.p=many", "wfq lose=2", "a b=wfq"],
+    [
+        "",
+        "lifo",
+        "wfq weight.a=11",
+        "wfq weight.a",
+        "wfq quota.a.disk=3",
+        "wfq pool.p=many",
+        "wfq lose=2",
+        "a b=wfq",
+        "wfq lose=0@1h",
+        "wfq backfill=off backfill=on",
+        "wfq pool.x=1 pool.x=2",
+        "wfq quota.a.cpu=1 quota.a.cpu=1",
+    ],
 )
 def test_a_variant_that_cannot_be_meant_is_refused(words: str) -> None:
     with pytest.raises(Invalid) as refused:

@@ -2,6 +2,8 @@
 
 import gc
 from collections.abc import Sequence
+from itertools import combinations
+from os.path import realpath
 from typing import Final
 
 import click
@@ -89,19 +91,24 @@ def simulate(
 ) -> None:
     """Replay a TRACE on the real scheduler, on virtual time, under several rules, and compare what comes of it.
 
-    TRACE is a file in the Standard Workload Format, plain or gzipped, or - for standard input.
+    TRACE is a file in the Standard Workload Format or what `windlass events --all --everyone -o json` wrote, plain or
+    gzipped, or - for standard input.
 
     \b
+      windlass events --all --everyone -o json > past.jsonl; windlass simulate past.jsonl
       windlass simulate month.swf.gz --variant fifo --variant wfq --html month.html
       windlass simulate --generate 5000 --variant wfq --variant 'fewer=wfq pool.pool-1=12'
       windlass simulate month.swf --variant wfq --variant 'outage=wfq lose=4@2h+30m'
     """
+    if jobs is not None and _is_given("tenant_by"):
+        raise click.UsageError("--tenant-by: only with a TRACE")
     if (trace is None) == (jobs is None):
         raise click.UsageError("give either a TRACE or --generate JOBS")
     if trace is not None:
         _refuse_making()
     if "-" in (page, saved):
         raise click.UsageError("--html and --save take the name of a file, not -")
+    _refuse_overwriting(trace, page, saved)
     wanted = [parse_variant(text) for text in variants] or list(PLAIN)
     given = [parse_pool(word) for word in pool_words]
     _check_once("variants", [one.name for one in wanted], "name one: NAME=ORDER")
@@ -115,7 +122,8 @@ def simulate(
         cores=cores,
         load=load,
     )
-    found = read_trace(trace, tenant_by=TenantBy(tenant_by)) if trace is not None else generate(making)
+    column = TenantBy(tenant_by) if _is_given("tenant_by") else None
+    found = read_trace(trace, tenant_by=column) if trace is not None else generate(making)
     found = _on_pools(found, given)
     if not found.jobs:
         raise Invalid("there is no job in this trace that could be run", code="trace")
@@ -127,6 +135,8 @@ def simulate(
         )
     if saved is not None:
         write_lines(saved, write_swf(found))
+        if any(job.labels for job in found.jobs):
+            note("the Standard Workload Format knows no node labels: the jobs' are not in that file")
     report = _compared(found, wanted)
     if page is not None:
         from windlass.cli.render.report import report_page
@@ -138,10 +148,22 @@ def simulate(
 
 def _refuse_making() -> None:
     """Of a trace that is there already nothing is made up: what somebody asked for there would be passed over in silence."""
-    given = click.get_current_context().get_parameter_source
-    named = [f"--{name}" for name in _OF_MAKING if given(name) is ParameterSource.COMMANDLINE]
+    named = [f"--{name}" for name in _OF_MAKING if _is_given(name)]
     if named:
         raise click.UsageError(f"{', '.join(named)}: only with --generate; --pool gives a TRACE another cluster")
+
+
+def _is_given(name: str) -> bool:
+    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def _refuse_overwriting(trace: str | None, page: str | None, saved: str | None) -> None:
+    """One file cannot be two things; the second would be written over the first, in silence."""
+    named = [("TRACE", trace if trace != "-" else None), ("--save", saved), ("--html", page)]
+    files = [(name, realpath(path)) for name, path in named if path is not None]
+    for (name, path), (other, same) in combinations(files, 2):
+        if path == same:
+            raise click.UsageError(f"{name} and {other} are one file, {path}: name another")
 
 
 def _enough(jobs: int, pools: int) -> int:
@@ -165,6 +187,8 @@ def _show(report: Report, form: str) -> None:
     say("")
     for line in figures.refusals(report):
         say(line)
+    for line in figures.late_losses(report):
+        note(line)
     if not any(one.started for one in report.figures):
         note("nothing was started, so there is nothing to compare")
         return

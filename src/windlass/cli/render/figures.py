@@ -116,6 +116,16 @@ def refusals(report: Report) -> list[str]:
     return [f"{', '.join(names)} {words}" for words, names in alike.items()]
 
 
+def late_losses(report: Report) -> list[str]:
+    """Which variants have losses that changed nothing: a moment beyond the end is most often a slip."""
+    return [
+        f"{one.variant.name}: {one.late_losses} loss{'es' * (one.late_losses != 1)} of nodes after the last end, "
+        f"{wait(one.makespan_ms)} in, changed nothing"
+        for one in report.figures
+        if one.late_losses
+    ]
+
+
 def money(micros: int) -> str:
     """Of a whole trace: to the hundredth, unless that is nearly nothing."""
     if micros >= _UNIT or not micros:

@@ -137,12 +137,13 @@ def read_event_log(lines: Iterable[str]) -> Trace:
     """Invalid with the line numbers of what is wrong. Kinds that are not known are passed over."""
     decoder, faults = msgspec.json.Decoder(_Line), LineFaults()
     lives: dict[str, _Life] = {}
+    early: set[str] = set()
     nodes = _Nodes()
     for number, text in enumerate(lines, start=1):
         if not text.strip():
             continue
         try:
-            _take(decoder.decode(text), lives, nodes)
+            _take(decoder.decode(text), lives, early, nodes)
         except (msgspec.DecodeError, ValueError) as problem:
             faults.add(number, f"is not one of our events: {str(problem)[:200]}")
         if len(lives) > JOBS_MAX:
@@ -158,7 +159,8 @@ def read_event_log(lines: Iterable[str]) -> Trace:
     )
 
 
-def _take(line: _Line, lives: dict[str, _Life], nodes: _Nodes) -> None:
+def _take(line: _Line, lives: dict[str, _Life], early: set[str], nodes: _Nodes) -> None:
+    """`early`: jobs that were told of before they were accepted, which is of before the log begins."""
     at = _millis(line.at)
     if line.capacity is not None:
         nodes.join(line.node, line.pool, _resources(line.capacity), line.labels, at)
@@ -167,12 +169,16 @@ def _take(line: _Line, lives: dict[str, _Life], nodes: _Nodes) -> None:
     elif line.kind == "PoolLabelled":
         nodes.labels[line.pool] = line.labels
     if line.kind == "Accepted" and line.asked is not None:
+        if line.job in early:
+            raise ValueError("the record is out of order: this job was told of before it was accepted")
         _resources(line.asked.resources)  # refused on its own line, if it cannot be meant
         lives[line.job] = _Life(line, line.asked, at)
         return
     life = lives.get(line.job)
     if life is None:
-        return  # accepted before the log begins
+        if line.job:
+            early.add(line.job)
+        return
     if line.kind == "Released":
         life.came = at
     elif line.kind == "Running":

@@ -45,6 +45,8 @@ class Figures(Struct, frozen=True, kw_only=True):
     refused: int
     never_started: int
     lost_runs: int
+    late_losses: int
+    """Losses of nodes that came when all was over."""
     waits: Waits | None
     """None: nothing started, so of waits there is nothing to say."""
     utilisation: float
@@ -120,6 +122,7 @@ def measure(trace: Trace, outcome: Outcome) -> Figures:
         refused=len(outcome.refused_jobs),
         never_started=accepted - len(first),
         lost_runs=sum(run.is_lost for run in runs),
+        late_losses=sum(loss.at >= end for loss in outcome.variant.losses) if runs else 0,
         waits=_waits(waits) if waits else None,
         utilisation=_ratio(_area(held), _area(room)),
         jain=_jain(trace, outcome, first, end),

@@ -6,7 +6,7 @@ Who may run, who is next and where is decided by `submit`, `place` and `observe`
 """
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from windlass.core.errors import Fault, Invalid, WindlassError
 from windlass.core.foresight.trace import NODES_MAX, SimPool, Trace, TracedJob
-from windlass.core.foresight.variant import EVERYONE, Order, Variant, resources_of
+from windlass.core.foresight.variant import EVERYONE, Loss, Order, Variant, resources_of
 from windlass.core.model.facts import RunEnded, RunStarted
 from windlass.core.model.ids import JobId, Millis, NodeId, PoolId, RunId, VolumeId
 from windlass.core.model.job import JobSpec
@@ -328,11 +328,20 @@ def sized(pools: tuple[SimPool, ...], variant: Variant) -> tuple[SimPool, ...]:
     ]
     sizes = dict(variant.pools)
     changed = tuple(replace(pool, nodes=sizes.get(pool.name, pool.nodes)) for pool in pools)
+    faults += [fault for loss in variant.losses for fault in _too_many(loss, changed)]
     if sum(pool.nodes for pool in changed) > NODES_MAX:
         faults.append(Fault("pools", f"more than {NODES_MAX:,} nodes in all"))
     if faults:
         raise Invalid(f"the variant {variant.name!r} does not suit this trace", code="variant", faults=faults)
     return changed
+
+
+def _too_many(loss: Loss, pools: tuple[SimPool, ...]) -> Iterator[Fault]:
+    """Of a pool that is not there, that is said already."""
+    there = [pool.nodes for pool in pools if loss.pool in (None, pool.name)]
+    if there and loss.nodes > sum(there):
+        where = f"{loss.pool}:" if loss.pool is not None else ""
+        yield Fault(f"lose={where}{loss.nodes}@…", f"there are {sum(there)} to lose, and no more")
 
 
 def nodes_of(pools: tuple[SimPool, ...]) -> list[Node]:

@@ -16,6 +16,7 @@ from windlass.core.model.resources import Resources
 FIELDS: Final = 18
 LINE_MAX: Final = 4_096
 _NUMBER: Final = re.compile(r"-?\d{1,15}(\.\d{1,9})?", re.ASCII)
+_ANY_NUMBER: Final = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 _HEADER: Final = re.compile(r";\s*(MaxProcs|MaxNodes)\s*:\s*(\d{1,9})\b", re.ASCII)
 _SECONDS_MAX: Final = 100 * 366 * 86_400
 _PROCESSORS_MAX: Final = 10_000_000
@@ -102,7 +103,8 @@ def _numbers(text: str, number: int, faults: LineFaults) -> list[int] | None:
         return None
     wrong = next((at for at, word in enumerate(words, start=1) if _NUMBER.fullmatch(word) is None), None)
     if wrong is not None:
-        faults.add(number, f"field {wrong} is not a number: {words[wrong - 1][:40]!r}")
+        said = "is out of range" if _ANY_NUMBER.fullmatch(words[wrong - 1]) else "is not a number"
+        faults.add(number, f"field {wrong} {said}: {words[wrong - 1][:40]!r}")
         return None
     values = [int(word.partition(".")[0]) for word in words]
     problem = _out_of_bounds(values)

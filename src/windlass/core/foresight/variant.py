@@ -26,6 +26,8 @@ _MEMORY: Final = re.compile(r"(\d{1,9})(Mi|Gi|Ti)", re.ASCII)
 _SPAN: Final = re.compile(r"(\d{1,9})(ms|s|m|h|d)", re.ASCII)
 _LOSS: Final = re.compile(r"(?:([^:@+]+):)?(\d{1,6})@(\w+)(?:\+(\w+))?", re.ASCII)
 _MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_REPEATED: Final = "lose"
+"""There may be several of them; anything else is said once."""
 _WEIGHT_LEAST, _WEIGHT_MOST = 500, 10_000
 
 
@@ -90,7 +92,13 @@ def parse_variant(text: str) -> Variant:
     words = text.split()
     variant = _first_word(words[0] if words else "")
     faults: list[Fault] = []
+    given: set[str] = set()
     for word in words[1:]:
+        setting = word.partition("=")[0]
+        if setting in given:
+            faults.append(Fault(word, f"{setting} is given twice"))
+        if setting != _REPEATED:
+            given.add(setting)
         try:
             variant = _changed(variant, word)
         except ValueError as problem:
@@ -155,7 +163,7 @@ def _lose(variant: Variant, rest: str, value: str) -> Variant:
     matched = _LOSS.fullmatch(value)
     at = span_of(matched[3]) if matched else None
     lasts = span_of(matched[4]) if matched and matched[4] else None
-    if rest or matched is None or at is None or (matched[4] and lasts is None):
+    if rest or matched is None or at is None or (matched[4] and lasts is None) or not int(matched[2]):
         raise ValueError("expected lose=[POOL:]NODES@WHEN[+HOW-LONG], as in lose=4@2h+30m")
     pool = PoolId(matched[1]) if matched[1] else None
     loss = Loss(pool=pool, nodes=int(matched[2]), at=at, lasts=lasts)
