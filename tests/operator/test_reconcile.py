@@ -101,7 +101,7 @@ class RememberingApi:
 class Bench:
     """The operator's own parts around it."""
 
-    def __init__(self, *, passing_ms: int = 60_000) -> None:
+    def __init__(self, *, passing_ms: int = 60_000, spec: Document | None = None) -> None:
         self.api = RememberingApi()
         self.memory = Memory()
         self.queue = WorkQueue[Key]()
@@ -125,7 +125,7 @@ class Bench:
             passing_ms=passing_ms,
         )
         self.memory.namespaces.put({"metadata": {"name": "lab", "uid": "namespace-uid"}})
-        spec = {"image": "x/y:1", "command": ["true"], "resources": {"gpu": 0}}
+        spec = {"image": "x/y:1", "command": ["true"], "resources": {"gpu": 0}, **(spec or {})}
         metadata = {"name": "it", "namespace": "lab", "generation": 1}
         self.memory.jobs.put(
             self.api._keep(Kind("v1", "ephemeralaccelerationjobs"), {"metadata": metadata, "spec": spec})
@@ -348,6 +348,21 @@ async def test_a_pod_that_its_node_has_put_off_is_nudged_once() -> None:
     assert await bench.look() == ["patch pods"]
     assert NUDGE in bench.api.objects["pods", "it-1"]["metadata"]["annotations"]
     assert await bench.look() == []
+
+
+async def test_a_run_whose_pod_is_deleted_is_run_again_even_if_it_gives_in_quietly() -> None:
+    bench = Bench(spec={"retries": 1})
+    await bench.until_it_runs()
+    bench.pod("Running", RUNNING)
+    await bench.look()
+    going = {"deletionTimestamp": "1970-01-01T00:00:31Z", "deletionGracePeriodSeconds": 30}
+    bench.api.objects["pods", "it-1"]["metadata"] |= going
+    bench.pod("Succeeded", ENDED)
+    await bench.look()
+    assert (bench.status["phase"], bench.status["reason"]) == ("Pending", "PodDeleted")
+    bench.wall = Millis(20_000)
+    await bench.look()
+    assert bench.status["attempt"] == 2
 
 
 async def test_a_pod_that_runs_is_not_nudged() -> None:

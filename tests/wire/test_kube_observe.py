@@ -2,7 +2,7 @@
 
 import pytest
 
-from windlass.core.model.ephemeral import PodState
+from windlass.core.model.ephemeral import PodSeen, PodState
 from windlass.wire.kube.names import Document
 from windlass.wire.kube.observe import see_pod
 
@@ -21,3 +21,41 @@ def test_a_pod_never_goes_back_to_waiting(phase: str, state: Document, seen: Pod
     status = {"phase": phase, "containerStatuses": [{"name": "main", "state": state}]}
     pod = {"metadata": {"uid": "u", "name": "p"}, "spec": {}, "status": status}
     assert see_pod(pod, "j").state is seen
+
+
+def gone(phase: str, ended: str | None, *, disruption: str = "", code: int = 0, **more: str) -> PodSeen:
+    """A pod that was deleted at 00:01:00, with half a minute to end in."""
+    state = {"terminated": {"exitCode": code, "startedAt": BEGAN, "finishedAt": ended}}
+    conditions = [{"type": "DisruptionTarget", "status": "True", "reason": disruption}] if disruption else []
+    status = {"phase": phase, "containerStatuses": [{"state": state}], "conditions": conditions, **more}
+    going = {"deletionTimestamp": "2026-01-01T00:01:30Z", "deletionGracePeriodSeconds": 30}
+    return see_pod({"metadata": {"uid": "u", "name": "p", **going}, "spec": {}, "status": status}, "j")
+
+
+BEFORE, AT_ONCE, LATER = "2026-01-01T00:00:59Z", "2026-01-01T00:01:00Z", "2026-01-01T00:01:05Z"
+ENDS: dict[str, tuple[PodSeen, tuple[PodState, str, int | None]]] = {
+    "one that had succeeded has": (gone("Succeeded", BEFORE), (PodState.SUCCEEDED, "Completed", 0)),
+    "one that had failed has": (gone("Failed", BEFORE, code=3), (PodState.FAILED, "ExitCode", 3)),
+    "one that gave in has not succeeded": (gone("Succeeded", LATER), (PodState.FAILED, "PodDeleted", None)),
+    "nor one that did so at once": (gone("Succeeded", AT_ONCE), (PodState.FAILED, "PodDeleted", None)),
+    "one that was killed for it": (gone("Failed", LATER, code=137), (PodState.FAILED, "PodDeleted", 137)),
+    "one that never began": (gone("Failed", None, code=137), (PodState.FAILED, "PodDeleted", 137)),
+    "a drain": (gone("Succeeded", LATER, disruption="EvictionByEvictionAPI"), (PodState.FAILED, "Evicted", None)),
+    "a taint, and its node tells of the end": (
+        gone("Succeeded", LATER, disruption="DeletionByTaintManager"),
+        (PodState.FAILED, "Evicted", None),
+    ),
+    "a taint, and its node does not": (
+        gone("Failed", None, disruption="DeletionByTaintManager", code=137),
+        (PodState.FAILED, "NodeLost", 137),
+    ),
+    "a timeout stays one": (
+        gone("Failed", LATER, code=143, reason="DeadlineExceeded"),
+        (PodState.FAILED, "DeadlineExceeded", 143),
+    ),
+}
+
+
+@pytest.mark.parametrize(("pod", "expected"), ENDS.values(), ids=ENDS.keys())
+def test_what_a_pod_that_was_deleted_has_come_to(pod: PodSeen, expected: tuple[PodState, str, int | None]) -> None:
+    assert (pod.state, pod.reason, pod.exit_code) == expected

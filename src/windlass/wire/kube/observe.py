@@ -72,10 +72,11 @@ def _owner(claim: Document, job: str, job_uid: str) -> Owner:
 def _state(pod: Document) -> tuple[PodState, str, str, int | None]:
     status = pod.get("status", {})
     phase = status.get("phase")
-    if phase == "Succeeded":
-        return PodState.SUCCEEDED, "Completed", "", 0
-    if phase == "Failed":
-        reason, message, code = _failure(status)
+    if phase in ("Succeeded", "Failed"):
+        is_cut_short = _is_cut_short(pod)
+        if phase == "Succeeded" and not is_cut_short:
+            return PodState.SUCCEEDED, "Completed", "", 0
+        reason, message, code = _failure(status, is_cut_short=is_cut_short)
         return PodState.FAILED, reason, message, code
     if phase == "Running" and not _container(status).get("state", {}).keys().isdisjoint(_BEGUN):
         return PodState.RUNNING, "", "", None
@@ -83,7 +84,19 @@ def _state(pod: Document) -> tuple[PodState, str, str, int | None]:
     return PodState.WAITING, reason, message, None
 
 
-def _failure(status: Document) -> tuple[str, str, int | None]:
+def _is_cut_short(pod: Document) -> bool:
+    """Whether it was told to go before it had ended: what it then ended with says how it took that, not what came of it.
+    Both times are whole seconds; who ended in the very second is taken to have been told."""
+    metadata = pod["metadata"]
+    gone_at = read_time(metadata.get("deletionTimestamp"))
+    if gone_at is None:
+        return False  # or ours, and that came after its end
+    told_at = gone_at - 1000 * int(metadata.get("deletionGracePeriodSeconds") or 0)
+    ended_at = read_time(_ended_container(pod.get("status", {})).get("finishedAt"))
+    return not ended_at or ended_at >= told_at
+
+
+def _failure(status: Document, *, is_cut_short: bool) -> tuple[str, str, int | None]:
     """The pod's own reason comes first: an evicted container looks as if it had merely been killed."""
     ended = _ended_container(status)
     code = ended.get("exitCode")
@@ -98,9 +111,12 @@ def _failure(status: Document) -> tuple[str, str, int | None]:
         case "UnexpectedAdmissionError" | "OutOfcpu" | "OutOfmemory" | "OutOfpods" | "NodeAffinity" as told:
             return "NodeRefused", words or str(told), code
     disruption: Document = next((one for one in status.get("conditions", []) if one["type"] == "DisruptionTarget"), {})
-    if disruption.get("status") == "True" and not ended:
+    if disruption.get("status") == "True" and (is_cut_short or not ended):
         is_lost = disruption.get("reason") in ("DeletionByTaintManager", "DeletionByPodGC")
-        return "NodeLost" if is_lost else "Evicted", disruption.get("message", ""), code
+        is_told = bool(read_time(ended.get("finishedAt")))  # by its node, which then is not lost
+        return "NodeLost" if is_lost and not is_told else "Evicted", disruption.get("message", ""), code or None
+    if is_cut_short:
+        return "PodDeleted", "its pod was deleted while it ran", code or None
     return _container_failure(ended, code)
 
 
