@@ -85,6 +85,26 @@ BEFORE: dict[str, tuple[Step, tuple[str, str, tuple[object, ...]]]] = {
         decide(seen=Seen(volume=VolumeSeen(uid="v", owner=Owner.ANOTHERS, is_bound=True))),
         ("Failed", "VolumeTaken", ()),
     ),
+    "one that is going is waited for": (
+        decide(seen=Seen(volume=VolumeSeen(uid="v", owner=Owner.ANOTHERS, is_going=True))),
+        ("Pending", "VolumePending", ()),
+    ),
+    "also one of nobody's, and of somebody else": (
+        decide(seen=Seen(volume=VolumeSeen(uid="v", owner=Owner.THEIRS, is_going=True))),
+        ("Pending", "VolumePending", ()),
+    ),
+    "but not one that was made for it": (
+        decide(seen=Seen(volume=VolumeSeen(uid="v", is_going=True))),
+        ("Failed", "VolumeLost", ()),
+    ),
+    "nor one that was given to it": (
+        decide(seen=Seen(volume=VolumeSeen(uid="v", owner=Owner.THEIRS, is_going=True)), is_volume_given=True),
+        ("Failed", "VolumeLost", ()),
+    ),
+    "nor one that it had noted": (
+        decide(Course(volume="v"), Seen(volume=VolumeSeen(uid="v", owner=Owner.THEIRS, is_going=True))),
+        ("Failed", "VolumeLost", ()),
+    ),
     "a volume that was there and is gone is not made anew": (
         decide(Course(volume="v"), Seen()),
         ("Failed", "VolumeLost", ()),
@@ -144,6 +164,10 @@ DURING: dict[str, tuple[Step, tuple[str, str, tuple[object, ...]]]] = {
     "a pod that is not ours is left alone": (
         decide(Course(attempt=1, volume="v"), Seen(volume=BOUND, pod=pod(is_foreign=True))),
         ("Failed", "PodNameTaken", ()),
+    ),
+    "and waited for when it is going": (
+        decide(Course(attempt=1, volume="v"), Seen(volume=BOUND, pod=pod(is_foreign=True, is_going=True))),
+        ("Pending", "Starting", ()),
     ),
     "running only when the pod runs": (decide(RUN, Seen(volume=BOUND, pod=pod())), ("Running", "Started", ())),
     "an ended pod's log is kept first": (
@@ -333,7 +357,13 @@ SEEN_PODS = st.one_of(
 )
 SEEN_VOLUMES = st.one_of(
     st.none(),
-    st.builds(VolumeSeen, uid=st.sampled_from(["v", "w"]), owner=st.sampled_from(Owner), is_bound=st.booleans()),
+    st.builds(
+        VolumeSeen,
+        uid=st.sampled_from(["v", "w"]),
+        owner=st.sampled_from(Owner),
+        is_bound=st.booleans(),
+        is_going=st.booleans(),
+    ),
 )
 LOOKS = st.lists(
     st.tuples(SEEN_PODS, SEEN_VOLUMES, st.one_of(st.none(), st.just(LOG)), st.integers(0, 200_000)), max_size=30

@@ -18,7 +18,7 @@ from windlass.operator.queue import WorkQueue
 from windlass.operator.reconcile import SEAL_TRIES, Reconciler
 from windlass.operator.relisting import Relister
 from windlass.operator.settings import OperatorSettings
-from windlass.wire.kube.names import EXPIRES, HOLD, NUDGE, Document
+from windlass.wire.kube.names import EXPIRES, HOLD, JOB_LABEL, NUDGE, Document, owner
 
 pytestmark = pytest.mark.anyio
 KEY: Key = ("lab", "it")
@@ -363,6 +363,22 @@ async def test_a_run_whose_pod_is_deleted_is_run_again_even_if_it_gives_in_quiet
     bench.wall = Millis(20_000)
     await bench.look()
     assert bench.status["attempt"] == 2
+
+
+async def test_a_job_made_again_waits_for_the_volume_of_the_one_before_it_and_then_makes_its_own() -> None:
+    bench = Bench(passing_ms=0)
+    before = {"name": "artifacts-it", "namespace": "lab", "labels": {JOB_LABEL: "it"}, "uid": "old"}
+    left = bench.api._keep(CLAIMS, {"metadata": {**before, "ownerReferences": [owner("it", "before")]}})
+    bench.memory.claims.put(left)
+    await bench.look()
+    assert (bench.status["phase"], bench.status["reason"]) == ("Pending", "VolumePending")
+    assert bench.status["message"].startswith("a volume of its name, which is not its own, is being deleted")
+    assert len(bench.queue) == 1
+    del bench.api.objects["persistentvolumeclaims", "artifacts-it"]
+    bench.memory.claims.drop(left)
+    assert "create persistentvolumeclaims" in await bench.look()
+    await bench.until_it_runs()
+    assert bench.status["attempt"] == 1
 
 
 async def test_a_pod_that_runs_is_not_nudged() -> None:

@@ -3,8 +3,8 @@
 import pytest
 
 from windlass.core.model.ephemeral import PodSeen, PodState
-from windlass.wire.kube.names import Document
-from windlass.wire.kube.observe import see_pod
+from windlass.wire.kube.names import JOB_LABEL, Document, owner
+from windlass.wire.kube.observe import see_pod, see_volume
 
 BEGAN = "2026-01-01T00:00:00Z"
 ENDED: Document = {"terminated": {"exitCode": 0, "startedAt": BEGAN, "finishedAt": BEGAN}}
@@ -20,7 +20,7 @@ STATES: dict[str, tuple[str, Document, PodState]] = {
 def test_a_pod_never_goes_back_to_waiting(phase: str, state: Document, seen: PodState) -> None:
     status = {"phase": phase, "containerStatuses": [{"name": "main", "state": state}]}
     pod = {"metadata": {"uid": "u", "name": "p"}, "spec": {}, "status": status}
-    assert see_pod(pod, "j").state is seen
+    assert see_pod(pod, "it", "j").state is seen
 
 
 def gone(phase: str, ended: str | None, *, disruption: str = "", code: int = 0, **more: str) -> PodSeen:
@@ -29,7 +29,7 @@ def gone(phase: str, ended: str | None, *, disruption: str = "", code: int = 0, 
     conditions = [{"type": "DisruptionTarget", "status": "True", "reason": disruption}] if disruption else []
     status = {"phase": phase, "containerStatuses": [{"state": state}], "conditions": conditions, **more}
     going = {"deletionTimestamp": "2026-01-01T00:01:30Z", "deletionGracePeriodSeconds": 30}
-    return see_pod({"metadata": {"uid": "u", "name": "p", **going}, "spec": {}, "status": status}, "j")
+    return see_pod({"metadata": {"uid": "u", "name": "p", **going}, "spec": {}, "status": status}, "it", "j")
 
 
 BEFORE, AT_ONCE, LATER = "2026-01-01T00:00:59Z", "2026-01-01T00:01:00Z", "2026-01-01T00:01:05Z"
@@ -59,3 +59,17 @@ ENDS: dict[str, tuple[PodSeen, tuple[PodState, str, int | None]]] = {
 @pytest.mark.parametrize(("pod", "expected"), ENDS.values(), ids=ENDS.keys())
 def test_what_a_pod_that_was_deleted_has_come_to(pod: PodSeen, expected: tuple[PodState, str, int | None]) -> None:
     assert (pod.state, pod.reason, pod.exit_code) == expected
+
+
+LEFT: dict[str, tuple[str, str, bool]] = {
+    "its own stays": ("it", "j", False),
+    "that of a job before it is collected": ("it", "old", True),
+    "that of a job of another name stays": ("other", "old", False),
+}
+
+
+@pytest.mark.parametrize(("name", "uid", "is_going"), LEFT.values(), ids=LEFT.keys())
+def test_what_a_job_before_it_has_left_is_on_its_way_out(name: str, uid: str, is_going: bool) -> None:
+    labelled = {"uid": "u", "name": "x", "labels": {JOB_LABEL: "it"}, "ownerReferences": [owner(name, uid)]}
+    assert see_volume({"metadata": labelled}, "it", "j", waits_for_pod=False).is_going is is_going
+    assert see_pod({"metadata": labelled}, "it", "j").is_going is is_going

@@ -33,7 +33,7 @@ class Observer:
             return None
         silent = self._memory.is_silent(pod.get("spec", {}).get("nodeName", ""))
         is_put_off = self._memory.is_put_off(pod["metadata"]["uid"])
-        return see_pod(pod, metadata["uid"], is_node_silent=silent, is_put_off=is_put_off)
+        return see_pod(pod, metadata["name"], metadata["uid"], is_node_silent=silent, is_put_off=is_put_off)
 
     async def volume(self, job: Document, course: Course) -> VolumeSeen | None:
         if course.is_volume_gone:

@@ -28,6 +28,8 @@ PATIENCE_MS: Final = Millis(120_000)
 RETRY_FIRST_MS: Final = 1_000
 RETRY_MAX_MS: Final = 60_000
 REFUSED_AGAIN_MS: Final = 5_000
+LEAVING_AGAIN_MS: Final = 5_000
+"""What is not ours is not watched: whether it is gone is asked for."""
 
 PASSING: Final = frozenset({"VolumePending", "Starting"})
 """What a job that goes well waits for, mostly for less than a second."""
@@ -115,6 +117,9 @@ def _begin(wish: Wish, course: Course, seen: Seen, now: Millis) -> Step:
         if seen.refused is not None:
             return _refused(course, seen.refused, now)
         return Step(course=_waits(course, "VolumePending", "its volume is being made"), actions=(CreateVolume(),))
+    if volume is not None and volume.is_going and _is_of_one_before(wish, course, volume):
+        words = "a volume of its name, which is not its own, is being deleted; its own is made when that is gone"
+        return Step(course=_waits(course, "VolumePending", words), wake_at=Millis(now + LEAVING_AGAIN_MS))
     if volume is None or volume.is_going or course.volume not in ("", volume.uid):
         return _finish(course, "VolumeLost", "its volume was deleted before it ran; what was uploaded is gone", at=now)
     if volume.owner is Owner.ANOTHERS:
@@ -124,6 +129,11 @@ def _begin(wish: Wish, course: Course, seen: Seen, now: Millis) -> Step:
     if seen.pod is not None and not seen.pod.is_foreign and not seen.pod.is_going:
         first.append(DeletePod(course.attempt, seen.pod.uid))  # of the run that failed; its log is kept
     return _wait_or_start(wish, replace(course, volume=volume.uid), volume, tuple(first), now)
+
+
+def _is_of_one_before(wish: Wish, course: Course, volume: VolumeSeen) -> bool:
+    """Neither noted as its own, nor made for it, nor given to it: nothing of this job's was ever in there."""
+    return not course.volume and volume.owner is not Owner.OURS and not wish.is_volume_given
 
 
 def _wait_or_start(wish: Wish, course: Course, volume: VolumeSeen, first: tuple[Action, ...], now: Millis) -> Step:
@@ -155,6 +165,9 @@ def _drive(wish: Wish, course: Course, seen: Seen, now: Millis, patience_ms: Mil
     pod = seen.pod
     if pod is None:
         return _without_pod(wish, course, seen, now)
+    if pod.is_foreign and pod.is_going and not course.pod:
+        words = "a pod of its name, which is not its own, is being deleted; its own is made when that is gone"
+        return Step(course=_waits(course, "Starting", words), wake_at=Millis(now + LEAVING_AGAIN_MS))
     if pod.is_foreign:
         words = "a pod of its name belongs to somebody else; delete that, or choose another name"
         return _finish(course, "PodNameTaken", words, at=now)

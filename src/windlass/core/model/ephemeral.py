@@ -84,6 +84,7 @@ class VolumeSeen(Struct, frozen=True, kw_only=True):
     waits_for_pod: bool = False
     """Its class binds on first consumer: the pod goes first."""
     is_going: bool = False
+    """It is being deleted, or will be by the cluster: the job that it belongs to is gone."""
 
 
 class PodState(StrEnum):
@@ -107,6 +108,7 @@ class PodSeen(Struct, frozen=True, kw_only=True):
     is_foreign: bool = False
     """It has the name, but not our owner reference."""
     is_going: bool = False
+    """As of a volume."""
     is_stuck: bool = False
     """It waits for something that waiting alone will hardly bring: an image that is not there, a refused setting."""
     is_hopeless: bool = False

@@ -87,7 +87,16 @@ def owner(name: str, uid: str) -> Document:
 
 def owner_uid(document: Document) -> str:
     """The UID of the job that controls it; empty when none does."""
+    return str(_controller(document).get("uid", ""))
+
+
+def owner_name(document: Document) -> str:
+    return str(_controller(document).get("name", ""))
+
+
+def _controller(document: Document) -> Document:
     for reference in document.get("metadata", {}).get("ownerReferences", []):
         if reference.get("kind") == KIND and reference.get("controller"):
-            return str(reference["uid"])
-    return ""
+            found: Document = reference
+            return found
+    return {}

@@ -4,7 +4,7 @@ from typing import Final
 
 from windlass.core.model.ephemeral import Owner, PodSeen, PodState, VolumeSeen
 from windlass.core.model.ids import Millis
-from windlass.wire.kube.names import HOLD, JOB_LABEL, Document, owner_uid
+from windlass.wire.kube.names import HOLD, JOB_LABEL, Document, owner_name, owner_uid
 from windlass.wire.kube.status import read_time
 
 _PULL: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "SignatureValidationFailed"})
@@ -18,7 +18,9 @@ reason: until then the run is neither over nor waiting."""
 _REFUSED: Final = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 
 
-def see_pod(pod: Document, job_uid: str, *, is_node_silent: bool = False, is_put_off: bool = False) -> PodSeen:
+def see_pod(
+    pod: Document, job: str, job_uid: str, *, is_node_silent: bool = False, is_put_off: bool = False
+) -> PodSeen:
     metadata, status = pod["metadata"], pod.get("status", {})
     state, reason, message, exit_code = _state(pod)
     ended = _ended_container(status)
@@ -34,7 +36,7 @@ def see_pod(pod: Document, job_uid: str, *, is_node_silent: bool = False, is_put
         started_at=_started_at(status),
         finished_at=read_time(ended.get("finishedAt")),
         is_foreign=owner_uid(pod) != job_uid,
-        is_going="deletionTimestamp" in metadata,
+        is_going=_is_going(pod, job, job_uid),
         is_stuck=state is PodState.WAITING and reason in ("ImagePull", "CreateFailed"),
         is_hopeless=_waiting(status).get("reason") in _NO_IMAGE,
         is_node_silent=is_node_silent,
@@ -56,8 +58,15 @@ def see_volume(claim: Document, job: str, job_uid: str, *, waits_for_pod: bool) 
         owner=_owner(claim, job, job_uid),
         is_bound=claim.get("status", {}).get("phase") == "Bound",
         waits_for_pod=waits_for_pod,
-        is_going="deletionTimestamp" in metadata,
+        is_going=_is_going(claim, job, job_uid),
     )
+
+
+def _is_going(document: Document, job: str, job_uid: str) -> bool:
+    """Also when nobody has said so yet: a job that had this one's name and another UID is gone, and the cluster collects what
+    was its."""
+    is_left = owner_uid(document) not in ("", job_uid) and owner_name(document) == job
+    return is_left or "deletionTimestamp" in document["metadata"]
 
 
 def _owner(claim: Document, job: str, job_uid: str) -> Owner:
