@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.json import decode, encode
 
-from windlass.client.kube.api import CLAIMS, Kind
+from windlass.client.kube.api import CLAIMS, CONFIG_MAPS, Kind
 from windlass.core.errors import Conflict, Denied, Invalid, Unavailable, WindlassError
 from windlass.core.model.ids import Millis
 from windlass.operator.acting import Actor
@@ -18,7 +18,7 @@ from windlass.operator.queue import WorkQueue
 from windlass.operator.reconcile import SEAL_TRIES, Reconciler
 from windlass.operator.relisting import Relister
 from windlass.operator.settings import OperatorSettings
-from windlass.wire.kube.names import EXPIRES, HOLD, JOB_LABEL, NUDGE, Document, owner
+from windlass.wire.kube.names import EXPIRES, HOLD, JOB_LABEL, NUDGE, Document, owner, owner_uid
 
 pytestmark = pytest.mark.anyio
 KEY: Key = ("lab", "it")
@@ -46,6 +46,8 @@ class RememberingApi:
     async def create(self, kind: Kind, document: Document, namespace: str = "") -> Document:
         if refused := self.refusals.get(kind.plural):
             raise refused
+        if kind is CONFIG_MAPS and (kind.plural, document["metadata"]["name"]) in self.objects:
+            raise Conflict("there already", code="kube-conflict")
         self.written.append(f"create {kind.plural}")
         return self._keep(kind, {**document, "metadata": {**document["metadata"], "namespace": namespace}})
 
@@ -206,6 +208,25 @@ async def test_a_log_that_cannot_be_had_does_not_keep_a_job_from_its_end() -> No
         assert bench.status["phase"] == "Pending"
     await bench.look()
     assert (bench.status["phase"], bench.status.get("logName")) == ("Succeeded", None)
+
+
+@pytest.mark.parametrize(
+    ("references", "kept"),
+    [
+        ([], "it-1-log-ephemera"),  # left by a job that was deleted without what it owned
+        ([owner("it", "before")], "it-1-log-ephemera"),
+        ([owner("it", "ephemeralaccelerationjobs-uid")], "it-1-log"),  # kept before a crash
+    ],
+)
+async def test_a_log_is_kept_even_if_another_has_its_name(references: list[Document], kept: str) -> None:
+    bench = Bench()
+    bench.api._keep(CONFIG_MAPS, {"metadata": {"name": "it-1-log", "uid": "old", "ownerReferences": references}})
+    await bench.until_it_runs()
+    bench.pod("Succeeded", ENDED)
+    await bench.look()
+    assert (bench.status["phase"], bench.status["logName"]) == ("Succeeded", kept)
+    assert owner_uid(bench.api.objects["configmaps", kept]) == "ephemeralaccelerationjobs-uid"
+    assert bench.api.objects["configmaps", "it-1-log"]["metadata"]["uid"] == "old"
 
 
 async def test_an_end_in_the_future_is_taken_for_now() -> None:

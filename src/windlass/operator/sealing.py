@@ -4,10 +4,12 @@ import zlib
 from collections.abc import AsyncIterator
 from typing import Final
 
+import structlog
+
 from windlass.client.kube.api import CONFIG_MAPS, KubeApi
 from windlass.core.errors import Conflict, Invalid, NotFound
 from windlass.core.model.ephemeral import LogSeen
-from windlass.wire.kube.names import Document, log_name, owner_uid, pod_name
+from windlass.wire.kube.names import Document, log_name, owner_uid, pod_name, spare_log_name
 from windlass.wire.kube.volume import sealed_log
 
 PACKED_MAX: Final = 256 * 1024
@@ -15,6 +17,8 @@ HEAD_BYTES: Final = 1 << 20
 TAIL_BYTES: Final = 1 << 20
 TAIL_LINES: Final = 20
 TAIL_CHARACTERS: Final = 500
+
+log = structlog.get_logger(__name__)
 
 
 async def seal(api: KubeApi, job: Document, attempt: int) -> LogSeen:
@@ -28,17 +32,24 @@ async def seal(api: KubeApi, job: Document, attempt: int) -> LogSeen:
         return LogSeen()
     if not head:
         return LogSeen()
-    words = last_lines(tail or head)
-    document = sealed_log(name, uid, attempt, pack(head, tail, left_out), words)
+    words, packed = last_lines(tail or head), pack(head, tail, left_out)
+    for kept in (log_name(name, attempt), spare_log_name(name, attempt, uid)):
+        if await _keep(api, sealed_log(kept, name, uid, attempt, packed, words), namespace, uid):
+            return LogSeen(name=kept, tail=words)
+    log.warning("no name for a log", job=(namespace, name), attempt=attempt)
+    return LogSeen(tail=words)
+
+
+async def _keep(api: KubeApi, document: Document, namespace: str, uid: str) -> bool:
+    """Whether it is kept under its name; not, when the name is another's."""
     try:
         await api.create(CONFIG_MAPS, document, namespace)
     except Conflict:
-        kept = await api.get(CONFIG_MAPS, log_name(name, attempt), namespace)
-        if kept is None:
+        found = await api.get(CONFIG_MAPS, document["metadata"]["name"], namespace)
+        if found is None:
             raise  # refused for something else, such as a quota that others wrote at the same moment: asked again
-        if owner_uid(kept) != uid:  # of an earlier job of this name, about to be collected
-            return LogSeen(tail=words)
-    return LogSeen(name=log_name(name, attempt), tail=words)
+        return owner_uid(found) == uid
+    return True
 
 
 async def _read(pieces: AsyncIterator[bytes]) -> tuple[bytes, bytes, int]:

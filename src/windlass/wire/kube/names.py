@@ -65,6 +65,11 @@ def log_name(job: str, attempt: int) -> str:
     return f"{job}-{attempt}-log"
 
 
+def spare_log_name(job: str, attempt: int, uid: str) -> str:
+    """Where the first name is taken by another's, such as one that a job before it has left."""
+    return f"{log_name(job, attempt)}-{uid[:8]}"
+
+
 def labels(job: str, part: str) -> dict[str, str]:
     return {
         JOB_LABEL: job,

@@ -3,7 +3,7 @@
 import base64
 
 from windlass.core.model.job import JobSpec
-from windlass.wire.kube.names import ATTEMPT_LABEL, EXPIRES, Document, labels, log_name, owner, volume_name
+from windlass.wire.kube.names import ATTEMPT_LABEL, EXPIRES, Document, labels, owner, volume_name
 from windlass.wire.quantities import write_bytes
 
 LOG_KEY = "log.gz"
@@ -25,9 +25,9 @@ def claim(job: str, spec: JobSpec, *, uid: str = "", expires_at: str = "") -> Do
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": body}
 
 
-def sealed_log(job: str, uid: str, attempt: int, packed: bytes, tail: str) -> Document:
+def sealed_log(name: str, job: str, uid: str, attempt: int, packed: bytes, tail: str) -> Document:
     metadata = {
-        "name": log_name(job, attempt),
+        "name": name,
         "labels": {**labels(job, "log"), ATTEMPT_LABEL: str(attempt)},
         "ownerReferences": [owner(job, uid)],
     }
