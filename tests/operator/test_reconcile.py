@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.json import decode, encode
 
-from windlass.client.kube.api import CLAIMS, CONFIG_MAPS, Kind
+from windlass.client.kube.api import CLAIMS, CONFIG_MAPS, JOBS, Kind
 from windlass.core.errors import Conflict, Denied, Invalid, Unavailable, WindlassError
 from windlass.core.model.ids import Millis
 from windlass.operator.acting import Actor
@@ -18,7 +18,7 @@ from windlass.operator.queue import WorkQueue
 from windlass.operator.reconcile import SEAL_TRIES, Reconciler
 from windlass.operator.relisting import Relister
 from windlass.operator.settings import OperatorSettings
-from windlass.wire.kube.names import EXPIRES, HOLD, JOB_LABEL, NUDGE, Document, owner, owner_uid
+from windlass.wire.kube.names import CANCEL, EXPIRES, HOLD, JOB_LABEL, NUDGE, Document, owner, owner_uid
 
 pytestmark = pytest.mark.anyio
 KEY: Key = ("lab", "it")
@@ -152,6 +152,11 @@ class Bench:
     async def relist(self) -> None:
         api: Any = self.api
         await Relister(api, self.memory).relist()
+
+    def annotate(self, key: str, value: str) -> None:
+        job = self.api.objects["ephemeralaccelerationjobs", "it"]
+        job["metadata"]["annotations"] = {key: value}
+        self.memory.jobs.put(self.api._keep(JOBS, job))
 
     def pod(self, phase: str, state: Document) -> None:
         self.memory.pods.put(self.api.say("pods", "it-1", phase=phase, containerStatuses=[{"state": state}]))
@@ -400,6 +405,18 @@ async def test_a_job_made_again_waits_for_the_volume_of_the_one_before_it_and_th
     assert "create persistentvolumeclaims" in await bench.look()
     await bench.until_it_runs()
     assert bench.status["attempt"] == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"), [("true", "Cancelled"), ("True", "Cancelled"), ("false", "Started"), ("", "Started")]
+)
+async def test_only_a_yes_cancels(value: str, reason: str) -> None:
+    bench = Bench()
+    await bench.until_it_runs()
+    bench.pod("Running", RUNNING)
+    bench.annotate(CANCEL, value)
+    await bench.look()
+    assert bench.status["reason"] == reason
 
 
 async def test_a_pod_that_runs_is_not_nudged() -> None:

@@ -35,7 +35,7 @@ from windlass.operator.queue import WorkQueue
 from windlass.operator.sealing import seal
 from windlass.wire.job import API_VERSION, read_manifest
 from windlass.wire.kube.errand import read_errand
-from windlass.wire.kube.names import CANCEL, EXPIRES, Document, owner_uid
+from windlass.wire.kube.names import EXPIRES, Document, is_cancelled, owner_uid
 from windlass.wire.kube.status import read_course, read_time
 
 ROUNDS_MAX: Final = 12
@@ -218,14 +218,13 @@ def read_wish(job: Document, preset_image: str) -> tuple[Wish, Submission]:
         "metadata": {"name": metadata["name"]},
         "spec": job.get("spec", {}),
     }
-    is_cancelled = CANCEL in metadata.get("annotations", {})
     try:
         errand = read_errand(job)
         asked = read_manifest(document, runtime="container", preset_image=preset_image)
     except Invalid as exc:
         words = "; ".join(f"{fault.field}: {fault.message}" for fault in exc.faults) or exc.message
         empty = JobSpec(needs=Resources(cpu_millis=0, memory_bytes=0, gpus=0))
-        return Wish(fault=words, is_cancelled=is_cancelled), Submission(spec=empty)
+        return Wish(fault=words, is_cancelled=is_cancelled(job)), Submission(spec=empty)
     default = OnLostNode.MOVE if asked.retries else OnLostNode.WAIT
     wish = Wish(
         retries=asked.retries,
@@ -233,7 +232,7 @@ def read_wish(job: Document, preset_image: str) -> tuple[Wish, Submission]:
         volume_ttl_ms=asked.volume_ttl_ms,
         on_lost_node=asked.on_lost_node or default,
         is_suspended=asked.is_suspended,
-        is_cancelled=is_cancelled,
+        is_cancelled=is_cancelled(job),
         gpus=asked.spec.needs.gpus,
         node_labels=asked.node_labels,
         is_volume_given=errand is not None,

@@ -15,7 +15,7 @@ from windlass.core.model.ids import TenantId
 from windlass.ports.clock import Clock
 from windlass.ports.guests import Guest
 from windlass.wire.kube.kinds import JOBS, NAMESPACES
-from windlass.wire.kube.names import ADMISSION, CANCEL, GUEST_JOB, RUN_LABEL, TENANT_LABEL, Document
+from windlass.wire.kube.names import ADMISSION, CANCEL, GUEST_JOB, RUN_LABEL, TENANT_LABEL, Document, is_cancelled
 
 _OVER: Final = ("Succeeded", "Failed")
 
@@ -81,7 +81,7 @@ class KubernetesGuests:
         if not tenant or metadata["namespace"] == self._own_namespace:  # our own runs are nobody's guests
             return None
         annotations, spec = metadata.get("annotations", {}), job.get("spec", {})
-        is_over = status.get("phase") in _OVER or CANCEL in annotations or "deletionTimestamp" in metadata
+        is_over = status.get("phase") in _OVER or is_cancelled(job) or "deletionTimestamp" in metadata
         return Guest(
             ref=f"{metadata['namespace']}/{metadata['name']}/{metadata['uid']}",
             tenant=TenantId(tenant),

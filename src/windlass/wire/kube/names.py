@@ -29,7 +29,8 @@ HOLD: Final = f"{GROUP}/hold"
 NUDGE: Final = f"{GROUP}/nudge"
 """Annotation on a run's pod: changed when its node is to look at it again at once."""
 CANCEL: Final = f"{GROUP}/cancel"
-"""Annotation on the job: present, it is to end."""
+"""Annotation on the job: `true`, it is to end."""
+_YES: Final = frozenset({"true", "yes", "1"})
 EXPIRES: Final = f"{GROUP}/expires-at"
 """Annotation on a volume that is nobody's: when it goes, RFC 3339."""
 NODE_SELECTOR: Final = f"{GROUP}/node-selector"
@@ -88,6 +89,11 @@ def owner(name: str, uid: str) -> Document:
         "controller": True,
         "blockOwnerDeletion": False,
     }
+
+
+def is_cancelled(job: Document) -> bool:
+    """Whether it is to end: `cancel=false` and an empty value ask for nothing."""
+    return str(job["metadata"].get("annotations", {}).get(CANCEL, "")).strip().lower() in _YES
 
 
 def owner_uid(document: Document) -> str:
