@@ -268,6 +268,14 @@ def test_what_is_done_next(decided: Step, expected: tuple[str, str, tuple[object
     assert told(decided) == expected
 
 
+def test_an_end_that_somebody_else_wrote_without_its_time_is_now_or_the_pods() -> None:
+    forged = replace(OVER, finished_at=None)
+    assert decide(forged, Seen(volume=BOUND)).course.finished_at == NOW
+    ended = pod(PodState.SUCCEEDED, finished_at=Millis(NOW - 5))
+    assert decide(forged, Seen(volume=BOUND, pod=ended)).course.finished_at == NOW - 5
+    assert decide(forged, Seen(volume=BOUND, pod=pod())).actions == (DeletePod(1, "p"),)
+
+
 def test_the_next_time_to_live_says_when_to_look_again() -> None:
     kept = decide(OVER, Seen(volume=BOUND, pod=pod(PodState.SUCCEEDED)), run_ttl_ms=Millis(20_000))
     assert kept.wake_at == NOW + 20_000

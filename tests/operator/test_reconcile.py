@@ -158,6 +158,10 @@ class Bench:
         job["metadata"]["annotations"] = {key: value}
         self.memory.jobs.put(self.api._keep(JOBS, job))
 
+    def forge(self, **status: Any) -> None:
+        job = self.api.objects["ephemeralaccelerationjobs", "it"]
+        self.memory.jobs.put(self.api._keep(JOBS, {**job, "status": {**job.get("status", {}), **status}}))
+
     def pod(self, phase: str, state: Document) -> None:
         self.memory.pods.put(self.api.say("pods", "it-1", phase=phase, containerStatuses=[{"state": state}]))
 
@@ -341,6 +345,15 @@ async def test_a_volume_that_cannot_be_deleted_keeps_no_other_from_going() -> No
     assert [name for kind, name in bench.api.objects if kind == CLAIMS.plural] == ["artifacts-a"]
 
 
+async def test_a_date_that_is_none_keeps_its_volume_and_no_other() -> None:
+    bench = Bench()
+    for name, at in (("artifacts-a", "tomorrow"), ("artifacts-b", "1970-01-01T00:00:01Z")):
+        dated = {"name": name, "namespace": "lab", "annotations": {EXPIRES: at}}
+        bench.memory.claims.put(bench.api._keep(CLAIMS, {"metadata": {**dated, "uid": name}}))
+    await bench.reconciler.sweep_volumes()
+    assert [name for kind, name in bench.api.objects if kind == CLAIMS.plural] == ["artifacts-a"]
+
+
 async def test_a_volume_made_anew_under_the_name_is_not_swept_for_the_one_before_it() -> None:
     bench = Bench()
     dated = {"name": "artifacts-a", "namespace": "lab", "annotations": {EXPIRES: "1970-01-01T00:00:01Z"}}
@@ -403,6 +416,32 @@ async def test_a_job_made_again_waits_for_the_volume_of_the_one_before_it_and_th
     del bench.api.objects["persistentvolumeclaims", "artifacts-it"]
     bench.memory.claims.drop(left)
     assert "create persistentvolumeclaims" in await bench.look()
+    await bench.until_it_runs()
+    assert bench.status["attempt"] == 1
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"phase": "Succeeded", "reason": "Forged"},
+        {"phase": "Failed", "finishedAt": "0000-01-01T00:00:00Z"},
+        {"phase": "Failed", "finishedAt": "9999-12-31T23:59:59.999999Z"},
+        {"phase": "Failed", "startedAt": "yesterday"},
+    ],
+)
+async def test_an_end_that_somebody_wrote_by_hand_ends_the_pod_and_is_given_its_time(forged: Document) -> None:
+    bench = Bench()
+    await bench.until_it_runs()
+    bench.pod("Running", RUNNING)
+    await bench.look()
+    bench.forge(**forged)
+    assert "delete pods" in await bench.look()
+    assert (bench.status["phase"], bench.status["finishedAt"]) == (forged["phase"], "1970-01-01T00:00:10.000Z")
+
+
+async def test_a_number_of_runs_that_somebody_wrote_by_hand_is_none_below_none() -> None:
+    bench = Bench()
+    bench.forge(attempt=-3)
     await bench.until_it_runs()
     assert bench.status["attempt"] == 1
 

@@ -294,11 +294,13 @@ def _finish(course: Course, reason: str, message: str, *, at: Millis) -> Step:
 
 def _clean_up(wish: Wish, course: Course, seen: Seen, now: Millis) -> Step:
     """Both times-to-live, counted from the end and judged by UID: what was made anew under the name is left alone."""
-    finished_at = course.finished_at
-    assert finished_at is not None
     actions: list[Action] = []
     waits: list[Millis] = []
     pod, volume = seen.pod, seen.volume
+    finished_at = course.finished_at
+    if finished_at is None:  # an end that somebody else wrote
+        finished_at = now if pod is None else _end_of(pod, now)
+        course = replace(course, finished_at=finished_at)
     if volume is not None and volume.owner is Owner.OURS and not course.volume:
         course = replace(course, volume=volume.uid)  # made for it, and its end came before that was noted
     if pod is not None and not pod.is_foreign and not pod.is_going:

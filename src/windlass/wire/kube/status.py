@@ -50,11 +50,12 @@ class StatusDocument(_Shape):
 
 
 def read_course(status: Document) -> Course:
+    """Whoever may write a status may have written this one: nothing is taken to be as we would have left it."""
     return Course(
         phase=EphemeralPhase(status.get("phase", "Pending")),
         reason=status.get("reason", ""),
         message=status.get("message", ""),
-        attempt=status.get("attempt", 0),
+        attempt=max(0, status.get("attempt", 0)),
         pod=status.get("podUID", ""),
         volume=status.get("volumeUID", ""),
         node=status.get("node", ""),
@@ -93,9 +94,16 @@ def write_status(
 
 
 def read_time(text: str | None) -> Millis | None:
+    """None also for what is no time that we can count with: others write some of them."""
     if not text:
         return None
-    return Millis(round(datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() * 1000))
+    try:
+        at = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    if at.tzinfo is None or not 1970 <= at.year < 9999:  # else it could not be written back
+        return None
+    return Millis(round(at.timestamp() * 1000))
 
 
 def _conditions(course: Course, before: Sequence[Document], now: Millis, generation: int) -> list[Document]:
