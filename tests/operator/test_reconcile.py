@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.json import decode, encode
 
-from windlass.client.kube.api import CLAIMS, CONFIG_MAPS, JOBS, Kind
+from windlass.client.kube.api import CLAIMS, CONFIG_MAPS, JOBS, STORAGE_CLASSES, Kind
 from windlass.core.errors import Conflict, Denied, Invalid, Unavailable, WindlassError
 from windlass.core.model.ids import Millis
 from windlass.operator.acting import Actor
@@ -35,9 +35,11 @@ class RememberingApi:
         self.calls: dict[tuple[str, str], int] = {}
         self.has_log = True
         self.refusals: dict[str, WindlassError] = {}
-        """What making one of a kind, or `delete NAME`, is answered with."""
+        """What making one of a kind, `get KINDS` or `delete NAME` is answered with."""
 
     async def get(self, kind: Kind, name: str, namespace: str = "") -> Document | None:
+        if refused := self.refusals.get(f"get {kind.plural}"):
+            raise refused
         return self.objects.get((kind.plural, name))
 
     async def list(self, kind: Kind, namespace: str = "", *, labels: str = "") -> list[Document]:
@@ -205,6 +207,22 @@ async def test_what_does_not_pass_is_told_after_all() -> None:
     bench = Bench(passing_ms=0)
     assert await bench.look() == ["status VolumePending", "create persistentvolumeclaims", "status VolumePending"]
     assert bench.status["message"] == "its volume is not bound yet"
+
+
+async def test_a_storage_class_that_is_not_there_is_named_and_waited_for() -> None:
+    bench = Bench(passing_ms=0, spec={"storageClass": "nosuch"})
+    await bench.look()
+    assert bench.status["message"] == "its volume is not bound yet: there is no storage class nosuch"
+    bench.api._keep(STORAGE_CLASSES, {"metadata": {"name": "nosuch"}, "volumeBindingMode": "Immediate"})
+    await bench.look()
+    assert bench.status["message"] == "its volume is not bound yet"
+
+
+async def test_who_may_not_look_at_storage_classes_lets_the_scheduler_wait_for_the_volume() -> None:
+    bench = Bench(spec={"storageClass": "hidden"})
+    bench.api.refusals["get storageclasses"] = Denied("cannot get resource storageclasses")
+    await bench.look()
+    assert bench.status["attempt"] == 1
 
 
 async def test_a_log_that_cannot_be_had_does_not_keep_a_job_from_its_end() -> None:

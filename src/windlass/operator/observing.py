@@ -1,9 +1,11 @@
 """What is seen of one job: from memory where memory can be right, from the API server where only that can be."""
 
 from collections.abc import Callable
+from enum import Enum
 from typing import Final
 
 from windlass.client.kube.api import CLAIMS, PODS, STORAGE_CLASSES, Kind, KubeApi
+from windlass.core.errors import Denied
 from windlass.core.model.ephemeral import Course, PodSeen, VolumeSeen
 from windlass.core.model.ids import Millis
 from windlass.operator.memory import Key, Memory, Shelf
@@ -15,12 +17,20 @@ CLASS_MS: Final = 60_000
 """How long what was read of a storage class holds."""
 
 
+class Binding(Enum):
+    """When a storage class gives a claim its volume."""
+
+    AT_ONCE = "at once"
+    LATE = "with its first pod"
+    NEVER = "there is no such class"
+
+
 class Observer:
     def __init__(self, api: KubeApi, memory: Memory, wall: Callable[[], Millis]) -> None:
         self._api = api
         self._memory = memory
         self._wall = wall
-        self._late: dict[str, tuple[Millis, bool]] = {}
+        self._bindings: dict[str, tuple[Millis, Binding]] = {}
 
     async def pod(self, job: Document, course: Course) -> PodSeen | None:
         """That of the current attempt. Not known is not absent, as long as the job runs: then it is asked for."""
@@ -45,9 +55,12 @@ class Observer:
         claim = await self._find(CLAIMS, self._memory.claims, key, must_ask=bool(course.volume) or is_given)
         if claim is None:
             return None
-        is_bound = claim.get("status", {}).get("phase") == "Bound"
-        waits = not is_bound and await self._binds_late(claim.get("spec", {}).get("storageClassName", ""))
-        return see_volume(claim, name, metadata["uid"], waits_for_pod=waits)
+        waits, missing = False, ""
+        named = claim.get("spec", {}).get("storageClassName", "")
+        if named and claim.get("status", {}).get("phase") != "Bound":
+            binding = await self._binding(named)
+            waits, missing = binding is Binding.LATE, named if binding is Binding.NEVER else ""
+        return see_volume(claim, name, metadata["uid"], waits_for_pod=waits, missing_class=missing)
 
     async def _find(self, kind: Kind, shelf: Shelf, key: Key, *, must_ask: bool) -> Document | None:
         known = shelf.get(key)
@@ -62,10 +75,17 @@ class Observer:
             shelf.put(found)
         return found
 
-    async def _binds_late(self, name: str) -> bool:
-        read_at, is_late = self._late.get(name, (None, False))
-        if read_at is None or self._wall() - read_at > CLASS_MS:
-            found = await self._api.get(STORAGE_CLASSES, name) if name else None
-            is_late = found is not None and found.get("volumeBindingMode") == "WaitForFirstConsumer"
-            self._late[name] = (self._wall(), is_late)
-        return is_late
+    async def _binding(self, name: str) -> Binding:
+        """Who may not look at classes lets the pod go first: the scheduler waits for its volume in either case."""
+        read_at, binding = self._bindings.get(name, (None, Binding.NEVER))
+        if read_at is not None and self._wall() - read_at <= CLASS_MS:
+            return binding
+        try:
+            found = await self._api.get(STORAGE_CLASSES, name)
+        except Denied:
+            return Binding.LATE
+        if found is None:
+            return Binding.NEVER  # and asked for at each look: it may be made any moment
+        binding = Binding.LATE if found.get("volumeBindingMode") == "WaitForFirstConsumer" else Binding.AT_ONCE
+        self._bindings[name] = (self._wall(), binding)
+        return binding

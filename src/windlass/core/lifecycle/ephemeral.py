@@ -142,7 +142,7 @@ def _wait_or_start(wish: Wish, course: Course, volume: VolumeSeen, first: tuple[
     if wish.held:
         return Step(course=_waits(course, "AwaitingAdmission", wish.held), actions=first)
     if not volume.is_bound and not volume.waits_for_pod and not wish.is_volume_given:
-        return Step(course=_waits(course, "VolumePending", "its volume is not bound yet"), actions=first)
+        return Step(course=_waits(course, "VolumePending", _why_unbound(volume)), actions=first)
     if course.retry_at is not None and now < course.retry_at:
         return Step(course=course, actions=first, wake_at=course.retry_at)
     if first:  # before it is begun: once it is, nobody comes back to what failed here
@@ -156,6 +156,11 @@ def _wait_or_start(wish: Wish, course: Course, volume: VolumeSeen, first: tuple[
         retry_at=None,
     )
     return Step(course=begun, actions=(CreatePod(begun.attempt),))
+
+
+def _why_unbound(volume: VolumeSeen) -> str:
+    words = "its volume is not bound yet"
+    return f"{words}: there is no storage class {volume.missing_class}" if volume.missing_class else words
 
 
 # — during a run —

@@ -83,6 +83,8 @@ class VolumeSeen(Struct, frozen=True, kw_only=True):
     is_bound: bool = False
     waits_for_pod: bool = False
     """Its class binds on first consumer: the pod goes first."""
+    missing_class: str = ""
+    """The storage class that it names, when there is none of that name."""
     is_going: bool = False
     """It is being deleted, or will be by the cluster: the job that it belongs to is gone."""
 

@@ -51,13 +51,14 @@ def tells_of_a_race(event: Document) -> bool:
     return event.get("reason") == MOUNT_FAILED and _NOT_YET_KNOWN in event.get("message", "")
 
 
-def see_volume(claim: Document, job: str, job_uid: str, *, waits_for_pod: bool) -> VolumeSeen:
+def see_volume(claim: Document, job: str, job_uid: str, *, waits_for_pod: bool, missing_class: str = "") -> VolumeSeen:
     metadata = claim["metadata"]
     return VolumeSeen(
         uid=metadata["uid"],
         owner=_owner(claim, job, job_uid),
         is_bound=claim.get("status", {}).get("phase") == "Bound",
         waits_for_pod=waits_for_pod,
+        missing_class=missing_class,
         is_going=_is_going(claim, job, job_uid),
     )
 
