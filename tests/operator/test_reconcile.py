@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.json import decode, encode
 
-from windlass.client.kube.api import CLAIMS, CONFIG_MAPS, JOBS, STORAGE_CLASSES, Kind
+from windlass.client.kube.api import CLAIMS, CONFIG_MAPS, JOBS, PODS, STORAGE_CLASSES, Kind
 from windlass.core.errors import Conflict, Denied, Invalid, Unavailable, WindlassError
 from windlass.core.model.ids import Millis
 from windlass.operator.acting import Actor
@@ -15,10 +15,21 @@ from windlass.operator.gate import Gate
 from windlass.operator.memory import Key, Memory
 from windlass.operator.metrics import OperatorMetrics
 from windlass.operator.queue import WorkQueue
-from windlass.operator.reconcile import SEAL_TRIES, Reconciler
+from windlass.operator.reconcile import LEFT_MS, SEAL_TRIES, Reconciler
 from windlass.operator.relisting import Relister
 from windlass.operator.settings import OperatorSettings
-from windlass.wire.kube.names import CANCEL, EXPIRES, HOLD, JOB_LABEL, NUDGE, Document, owner, owner_uid
+from windlass.wire.kube.names import (
+    CANCEL,
+    EXPIRES,
+    HOLD,
+    INSTALLATION_LABEL,
+    JOB_LABEL,
+    NUDGE,
+    PART_LABEL,
+    Document,
+    owner,
+    owner_uid,
+)
 
 pytestmark = pytest.mark.anyio
 KEY: Key = ("lab", "it")
@@ -379,6 +390,34 @@ async def test_a_volume_made_anew_under_the_name_is_not_swept_for_the_one_before
     bench.api._keep(CLAIMS, {"metadata": {**dated, "uid": "anew"}})
     await bench.reconciler.sweep_volumes()
     assert bench.api.objects[CLAIMS.plural, "artifacts-a"]["metadata"]["uid"] == "anew"
+
+
+DEBUG = {JOB_LABEL: "it", PART_LABEL: "debug"}
+BESIDE: dict[str, tuple[Document, str, bool]] = {
+    "one that has ended": ({"labels": DEBUG}, "Failed", True),
+    "one that lives": ({"labels": DEBUG}, "Running", False),
+    "a run's": ({"labels": {**DEBUG, PART_LABEL: "run"}}, "Failed", False),
+    "one that a job owns": ({"labels": DEBUG, "ownerReferences": [owner("it", "u")]}, "Failed", False),
+    "one of a server's": ({"labels": {**DEBUG, INSTALLATION_LABEL: "here"}}, "Failed", False),
+    "one without our labels": ({"labels": {PART_LABEL: "debug"}}, "Failed", False),
+    "one that goes already": ({"labels": DEBUG, "deletionTimestamp": "1970-01-01T00:00:03Z"}, "Failed", False),
+}
+
+
+@pytest.mark.parametrize(("marked", "phase", "is_swept"), BESIDE.values(), ids=BESIDE.keys())
+async def test_a_pod_beside_a_volume_that_nobody_removed_goes_minutes_after_its_end(
+    marked: Document, phase: str, is_swept: bool
+) -> None:
+    bench = Bench()
+    status = {"phase": phase, "containerStatuses": [{"state": ENDED}]}
+    metadata = {"name": "it-debug", "namespace": "lab", "uid": "u", "creationTimestamp": "1970-01-01T00:00:01Z"}
+    bench.memory.pods.put(bench.api._keep(PODS, {"metadata": {**metadata, **marked}, "status": status}))
+    bench.wall = Millis(2_000 + LEFT_MS - 1)
+    await bench.reconciler.sweep_pods()
+    assert ("pods", "it-debug") in bench.api.objects
+    bench.wall = Millis(2_000 + LEFT_MS)
+    await bench.reconciler.sweep_pods()
+    assert (("pods", "it-debug") not in bench.api.objects) is is_swept
 
 
 async def test_patience_with_an_image_begins_when_the_pod_has_its_node() -> None:

@@ -6,7 +6,7 @@ from typing import Final
 import anyio
 import structlog
 
-from windlass.client.kube.api import CLAIMS, THROTTLED, KubeApi
+from windlass.client.kube.api import CLAIMS, PODS, THROTTLED, Kind, KubeApi
 from windlass.core.errors import Conflict, Invalid, Unavailable, WindlassError
 from windlass.core.lifecycle.ephemeral import (
     Action,
@@ -36,6 +36,7 @@ from windlass.operator.sealing import seal
 from windlass.wire.job import API_VERSION, read_manifest
 from windlass.wire.kube.errand import read_errand
 from windlass.wire.kube.names import EXPIRES, Document, is_cancelled, owner_uid
+from windlass.wire.kube.observe import left_since
 from windlass.wire.kube.status import read_course, read_time
 
 ROUNDS_MAX: Final = 12
@@ -45,6 +46,8 @@ BACKOFF_FIRST_SECONDS: Final = 0.2
 BACKOFF_MAX_SECONDS: Final = 30.0
 PASSING_MS: Final = 10_000
 """What mostly passes by itself is written only when it has not after this long: half of all writes were of such moments."""
+LEFT_MS: Final = 300_000
+"""How long a pod beside a volume may be there after its end: whoever made it may still read what it said."""
 
 log = structlog.get_logger(__name__)
 
@@ -103,15 +106,22 @@ class Reconciler:
                 continue
             due = read_time(claim["metadata"].get("annotations", {}).get(EXPIRES))
             if due is not None and due <= self._wall():
-                await self._sweep(claim)
+                await self._sweep(CLAIMS, claim)
 
-    async def _sweep(self, claim: Document) -> None:
+    async def sweep_pods(self) -> None:
+        """Pods beside volumes that have ended and that nobody has removed."""
+        for pod in self._memory.pods.all():
+            since = left_since(pod)
+            if since is not None and since + LEFT_MS <= self._wall():
+                await self._sweep(PODS, pod)
+
+    async def _sweep(self, kind: Kind, found: Document) -> None:
         """One that cannot be deleted keeps none of the others."""
-        namespace, name = key_of(claim)
+        namespace, name = key_of(found)
         try:
-            await self._api.delete(CLAIMS, name, namespace, uid=claim["metadata"]["uid"])
+            await self._api.delete(kind, name, namespace, uid=found["metadata"]["uid"])
         except WindlassError as exc:
-            log.warning("volume not swept", volume=(namespace, name), code=exc.code, why=str(exc))
+            log.warning("not swept", kind=kind.plural, name=(namespace, name), code=exc.code, why=str(exc))
 
     async def _reconcile(self, key: Key) -> Millis | None:
         job = self._memory.jobs.get(key)

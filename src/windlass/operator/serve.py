@@ -101,6 +101,7 @@ async def _safety_net(
         for job in memory.jobs.all():
             queue.add(key_of(job))
         await reconciler.sweep_volumes()
+        await reconciler.sweep_pods()
 
 
 async def _door(

@@ -4,7 +4,16 @@ from typing import Final
 
 from windlass.core.model.ephemeral import Owner, PodSeen, PodState, VolumeSeen
 from windlass.core.model.ids import Millis
-from windlass.wire.kube.names import HOLD, JOB_LABEL, Document, owner_name, owner_uid
+from windlass.wire.kube.names import (
+    BESIDE,
+    HOLD,
+    INSTALLATION_LABEL,
+    JOB_LABEL,
+    PART_LABEL,
+    Document,
+    owner_name,
+    owner_uid,
+)
 from windlass.wire.kube.status import read_time
 
 _PULL: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "SignatureValidationFailed"})
@@ -15,6 +24,7 @@ _NOT_YET_KNOWN: Final = "no relationship found between node"
 _BEGUN: Final = frozenset({"running", "terminated"})
 """States of a container that has begun. A kubelet tells of its end a second before it tells of the pod's, which alone has the
 reason: until then the run is neither over nor waiting."""
+_OVER: Final = ("Succeeded", "Failed")
 _REFUSED: Final = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 
 
@@ -43,6 +53,20 @@ def see_pod(
         is_held=HOLD in _gates(pod),
         is_put_off=is_put_off,
     )
+
+
+def left_since(pod: Document) -> Millis | None:
+    """Since when a pod that a client made beside a volume has ended and is still there; None when it is no such pod. The
+    client removes it, unless it was killed: then it holds the volume, which cannot go."""
+    metadata, status = pod["metadata"], pod.get("status", {})
+    marks = metadata.get("labels", {})
+    is_beside = JOB_LABEL in marks and marks.get(PART_LABEL) in BESIDE and not metadata.get("ownerReferences")
+    is_a_servers = INSTALLATION_LABEL in marks  # which comes back for it
+    if not is_beside or is_a_servers or "deletionTimestamp" in metadata or status.get("phase") not in _OVER:
+        return None
+    changed = (read_time(one.get("lastTransitionTime")) for one in status.get("conditions", []))
+    told = [read_time(_ended_container(status).get("finishedAt")), read_time(metadata.get("creationTimestamp"))]
+    return max((at for at in (*told, *changed) if at is not None), default=Millis(0))
 
 
 def tells_of_a_race(event: Document) -> bool:
@@ -82,7 +106,7 @@ def _owner(claim: Document, job: str, job_uid: str) -> Owner:
 def _state(pod: Document) -> tuple[PodState, str, str, int | None]:
     status = pod.get("status", {})
     phase = status.get("phase")
-    if phase in ("Succeeded", "Failed"):
+    if phase in _OVER:
         is_cut_short = _is_cut_short(pod)
         if phase == "Succeeded" and not is_cut_short:
             return PodState.SUCCEEDED, "Completed", "", 0
