@@ -122,6 +122,44 @@ def test_a_pod_deleted_while_it_runs_is_a_failed_run_and_never_a_silent_second_o
     assert lab.items("pods") == []
 
 
+def test_a_run_that_gives_in_when_its_pod_is_deleted_has_not_succeeded(lab: Lab, operator: Operator) -> None:
+    wait = "trap 'exit 0' TERM; while :; do sleep 0.1; done"
+    lab.shell("polite", f'[ "$WINDLASS_ATTEMPT" = 2 ] && exit 0; {wait}', retries=1)
+    lab.wait_status("polite", phase="Running")
+    lab.kubectl("delete", "pod", "polite-1", "--wait=false")
+    assert lab.wait_status("polite", phase="Succeeded")["attempt"] == 2
+    assert "PodDeleted" in lab.events("polite")
+
+
+def test_a_job_made_again_waits_for_what_the_one_before_it_has_left(lab: Lab, operator: Operator) -> None:
+    lab.apply("again", command=["sleep", "300"], graceSeconds=3)
+    old = lab.wait_status("again", phase="Running")
+    lab.kubectl("delete", "eaj", "again")
+    lab.shell("again", "true")
+    assert lab.wait_status("again", phase="Succeeded")["volumeUID"] != old["volumeUID"]
+
+
+def test_a_log_is_kept_beside_one_that_a_job_before_it_has_left(lab: Lab, operator: Operator) -> None:
+    lab.shell("orphaned", "echo first")
+    lab.wait_status("orphaned", phase="Succeeded")
+    lab.wait_gone("pod", "orphaned-1")
+    lab.kubectl("delete", "eaj", "orphaned", "--cascade=orphan")
+    lab.shell("orphaned", "echo second")
+    kept = lab.wait_status("orphaned", phase="Succeeded")["logName"]
+    assert kept.startswith("orphaned-1-log-")
+    assert lab.wait_there("configmap", kept)["data"]["tail"] == "second"
+    assert lab.log("orphaned") == "first\n"
+
+
+def test_an_end_written_by_hand_ends_the_run(lab: Lab, operator: Operator) -> None:
+    lab.apply("forged", command=["sleep", "300"], graceSeconds=0)
+    lab.wait_status("forged", phase="Running")
+    forged = json.dumps({"status": {"phase": "Succeeded", "reason": "Forged"}})
+    lab.kubectl("patch", "eaj", "forged", "--subresource=status", "--type=merge", "-p", forged)
+    lab.wait_gone("pod", "forged-1")
+    assert "finishedAt" in lab.status("forged")
+
+
 def test_a_volume_deleted_before_the_run_is_not_made_anew(lab: Lab, operator: Operator) -> None:
     lab.shell("robbed", "true", suspend=True)
     lab.wait_status("robbed", reason="Suspended")
