@@ -35,6 +35,21 @@ async def test_a_full_disk_is_not_ready_and_says_so(api: ApiHome, monkeypatch: p
     assert (await api.client.get("/healthz")).status_code == 200
 
 
+async def test_an_engine_that_is_away_is_not_ready_and_its_jobs_say_that_they_wait_for_it(api: ApiHome) -> None:
+    api.home.machine.is_down = True
+    answer = await api.client.get("/readyz", headers={"Authorization": ""})
+    assert answer.status_code == 503
+    parts = {part.name: part.detail for part in Ready.model_validate(answer.json()).parts}
+    assert parts == {"store": "ok", "runtime": "the engine is down"}
+    uid = (await api.submit("true"))["metadata"]["uid"]
+    waiting = await api.until(uid, "STARTING")
+    assert waiting["status"]["progress"] == "waiting for the container engine, which does not answer"
+    assert "container engine" in (await api.client.get(f"/api/v1/jobs/{uid}/why")).text
+    api.home.machine.is_down = False
+    assert (await api.until(uid))["status"]["state"] == "SUCCEEDED"
+    assert (await api.client.get("/readyz", headers={"Authorization": ""})).status_code == 200
+
+
 async def test_metrics_count_requests_and_jobs_and_name_no_tenant(api: ApiHome) -> None:
     await api.submit("true", name="counted", suspend=True)
     assert await api.home.plane.read_model.caught_up(timeout=DEADLINE_SECONDS)

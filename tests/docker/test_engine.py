@@ -71,6 +71,18 @@ async def _run(runtime: DockerRuntime, assignment: Assignment) -> tuple[Observed
         return await runtime.wait(assignment.run), lines
 
 
+async def test_an_engine_that_was_stopped_is_no_longer_said_to_be_there(docker_engine: DockerEngine) -> None:
+    async with opened(docker_engine) as runtime:
+        known = await runtime.machine()
+        docker_engine.stop()
+        try:
+            with pytest.raises(Unavailable, match="does not answer"):
+                await runtime.machine()
+        finally:
+            docker_engine.start()
+        assert await runtime.machine() == known
+
+
 async def test_a_run_has_no_privileges_inside(runtime: DockerRuntime) -> None:
     script = "grep -E '^(CapEff|CapBnd|NoNewPrivs|Seccomp):' /proc/self/status; cat /proc/1/comm; id -u"
     seen, lines = await _run(runtime, an_assignment("caps", script))

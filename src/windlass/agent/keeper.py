@@ -26,6 +26,7 @@ from windlass.ports.failpoints import Failpoints
 from windlass.ports.logs import Logs, LogWriter
 from windlass.ports.runtime import (
     ENGINE_REFUSED,
+    ENGINE_UNAVAILABLE,
     ImageAccess,
     ImageUnavailable,
     LogLine,
@@ -46,6 +47,7 @@ _PULL_TRIES = 6
 _PULL_PAUSE_MS = 1_000
 _ENGINE_PAUSE_MS = 1_000
 _REFUSALS_MAX = 5
+_NO_ENGINE = "waiting for the container engine, which does not answer"
 _DRAIN_SECONDS = 3
 """For how long the word of an end waits for the end of the log, so that a failure can be told with its last lines."""
 _SILENCE_SECONDS = 60
@@ -85,6 +87,7 @@ class Keeper:
         self._began_at: Millis | None = None
         """When its start was done, if that was ours to do."""
         self._has_told_start = False
+        self._last_said = ""
         self.has_told_end = False
         """Nothing is left to do but to copy the rest of its log: whoever removes the run waits for that."""
         self._used: Used | None = None
@@ -211,11 +214,19 @@ class Keeper:
                 wait = ImageWait(failures=attempt, again_at=Millis(self._clock.now() + pause))
                 await self._progress(f"pulling {image}: {why}; trying again in {pause // 1000} s", wait)
                 await self._pause(pause)
-            except Unavailable:
+            except Unavailable as why:
+                await self._tell_waiting(why)
                 await self._pause(_ENGINE_PAUSE_MS)
+
+    async def _tell_waiting(self, why: Unavailable) -> None:
+        """Of a run that is being brought up: that nothing happens, and why, is to be seen with its job."""
+        said = _NO_ENGINE if why.code == ENGINE_UNAVAILABLE else f"waiting: {why.message}"
+        if said != self._last_said and not self._has_told_start:
+            await self._progress(said)
 
     async def _progress(self, text: str, image_wait: ImageWait | None = None) -> None:
         run, token = self.assignment.run, self.assignment.token
+        self._last_said = text
         await self._report(RunProgressed(run=run, token=token, progress=text[:200], image_wait=image_wait))
 
     # — while it runs —
@@ -368,6 +379,7 @@ class Keeper:
                 refusals += why.code == ENGINE_REFUSED
                 if refusals >= _REFUSALS_MAX:
                     raise WindlassError(why.message, code=why.code, hint=why.hint) from why
+                await self._tell_waiting(why)
                 await self._pause(_ENGINE_PAUSE_MS)
 
     async def _pause(self, span_ms: int) -> None:

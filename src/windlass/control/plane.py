@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import anyio
 from msgspec import Struct
@@ -34,6 +34,9 @@ from windlass.ports.ids import Ids
 from windlass.ports.logs import Logs
 from windlass.ports.runtime import Runtime
 from windlass.ports.store import Store
+
+_ANSWER_SECONDS: Final = 5
+"""For a runtime to say that it is there: whoever asks after health does not wait for one that hangs."""
 
 
 class Readiness(Struct, frozen=True, kw_only=True):
@@ -137,6 +140,7 @@ class ControlPlane:
         return tuple(f"{reason} ({count} node{'s' * (count != 1)})" if count else reason for reason, count in reasons)
 
     async def is_ready(self) -> Readiness:
+        """Unless jobs can be taken and started on this machine; a cluster that is away is said, and holds up its own alone."""
         parts = {"store": "ok"}
         try:
             self.brain.committer.check_writable()
@@ -145,9 +149,17 @@ class ControlPlane:
             parts["store"] = error.message
         asked = {"runtime": self.runtimes.own} | {str(node): one for node, one in self.runtimes.others.items()}
         for name, runtime in asked.items():
-            try:
-                await runtime.machine()
-                parts[name] = "ok"
-            except WindlassError as error:
-                parts[name] = error.message
-        return Readiness(is_ready=parts["store"] == "ok", parts=parts)
+            parts[name] = await _said_by(runtime)
+        return Readiness(is_ready=parts["store"] == parts["runtime"] == "ok", parts=parts)
+
+
+async def _said_by(runtime: Runtime) -> str:
+    """`ok`, or why nothing can be started there now."""
+    try:
+        with anyio.fail_after(_ANSWER_SECONDS):
+            await runtime.machine()
+    except TimeoutError:
+        return f"no answer within {_ANSWER_SECONDS} seconds"
+    except WindlassError as error:
+        return error.message
+    return "ok"

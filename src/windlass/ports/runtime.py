@@ -21,6 +21,8 @@ from windlass.core.model.secret import NOTHING_HANDED, Credentials, Handed
 
 IDLE_MS: Final = Millis(600_000)
 """How long what a tenant's runs share waits for the next of them."""
+ENGINE_UNAVAILABLE = "engine-unavailable"
+"""Of an Unavailable: no engine answers at all; it is waited for."""
 ENGINE_REFUSED = "engine-refused"
 """The code of an Unavailable whose engine is there but answered with a fault of its own."""
 

@@ -14,7 +14,7 @@ from windlass.core.model.ids import Millis, NodeId, RunId, VolumeId
 from windlass.core.model.resources import Resources
 from windlass.core.model.secret import NOTHING_HANDED
 from windlass.ports.clock import Clock
-from windlass.ports.runtime import ImageUnavailable, LogLine, Observed, Phase, Stream
+from windlass.ports.runtime import ENGINE_UNAVAILABLE, ImageUnavailable, LogLine, Observed, Phase, Stream
 from windlass.testing.runtime.program import Program
 
 PIECE: Final = 16_384
@@ -135,7 +135,7 @@ class FakeMachine:
     def check(self, verb: str, *, is_after: bool = False) -> None:
         """Called by the runtime around every act."""
         if self._is_down and not is_after:
-            raise Unavailable("the engine is down", code="engine-unavailable")
+            raise Unavailable("the engine is down", code=ENGINE_UNAVAILABLE)
         for fault in self._faults:
             if fault[0] == verb and fault[2] is is_after:
                 self._faults.remove(fault)

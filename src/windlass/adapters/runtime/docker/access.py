@@ -18,7 +18,7 @@ from windlass.core.errors import Invalid, NotFound, Unavailable
 from windlass.core.model.ids import Millis
 from windlass.core.model.secret import Credentials
 from windlass.ports.clock import Clock
-from windlass.ports.runtime import ImageAccess, ImageUnavailable
+from windlass.ports.runtime import ENGINE_UNAVAILABLE, ImageAccess, ImageUnavailable
 
 HOLDS: Final = Millis(60_000)
 """How long a registry's word is taken: who lost its access keeps it here for this long at the most."""
@@ -61,7 +61,7 @@ class Access:
                 "GET", f"/distribution/{manifest}/json", headers=registry_headers(image, credentials)
             )
         except (NotFound, Invalid, Unavailable) as exc:
-            if exc.code == "engine-unavailable":
+            if exc.code == ENGINE_UNAVAILABLE:
                 raise
             why = unavailable(image, exc.message)
             if why.code == UNREACHABLE:

@@ -18,6 +18,7 @@ from windlass.adapters.runtime.docker.address import Address
 from windlass.adapters.runtime.docker.hijack import Hijacked, hijack
 from windlass.adapters.runtime.docker.refusals import refusal
 from windlass.core.errors import Unavailable
+from windlass.ports.runtime import ENGINE_UNAVAILABLE
 
 NEWEST_API: Final = (1, 51)
 """The newest version whose answers we know. An older engine is spoken to in its own; never older than it still accepts."""
@@ -186,14 +187,14 @@ class Engine:
             self._version = negotiate(msgspec.json.decode(raw))
         except (msgspec.DecodeError, AttributeError, ValueError) as exc:
             raise Unavailable(
-                f"what answers at {self.address.text} is no container engine", code="engine-unavailable"
+                f"what answers at {self.address.text} is no container engine", code=ENGINE_UNAVAILABLE
             ) from exc
         return self._version
 
     def _unavailable(self, exc: Exception) -> Unavailable:
         why = str(exc) or type(exc).__name__
         return Unavailable(
-            f"the container engine at {self.address.text} does not answer: {why}", code="engine-unavailable"
+            f"the container engine at {self.address.text} does not answer: {why}", code=ENGINE_UNAVAILABLE
         )
 
 

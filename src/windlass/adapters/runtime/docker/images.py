@@ -13,7 +13,7 @@ from windlass.core.errors import Invalid, NotFound, Unavailable
 from windlass.core.model.ids import Millis
 from windlass.core.model.secret import Credentials
 from windlass.ports.clock import Clock
-from windlass.ports.runtime import ANYBODY, ImageAccess, ImageUnavailable
+from windlass.ports.runtime import ANYBODY, ENGINE_UNAVAILABLE, ImageAccess, ImageUnavailable
 
 TELL_EVERY: Final = Millis(1_000)
 _ROOT: Final = frozenset({"", "0", "root"})
@@ -84,6 +84,6 @@ class Images:
                         told, told_at = line, now
                         yield line
         except (NotFound, Invalid, Unavailable) as exc:
-            if exc.code == "engine-unavailable":
+            if exc.code == ENGINE_UNAVAILABLE:
                 raise
             raise unavailable(image, exc.message) from exc

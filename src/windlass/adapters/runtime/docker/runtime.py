@@ -136,6 +136,7 @@ class DockerRuntime:
         await self._engine.close()
 
     async def machine(self) -> Machine:
+        await self._engine.ping()  # its facts are kept, and outlive it
         smi = await machines.ask_smi() if self._engine.address.is_local else ""
         facts, slices_lack = await self._engine.facts(), await self._slices.lack()
         return machines.machine(facts, smi, slices_lack=slices_lack, networks_lack=await self._networks.lack())
