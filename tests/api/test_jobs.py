@@ -236,6 +236,25 @@ async def test_a_deleted_job_is_gone_and_its_name_free(api: ApiHome) -> None:
     assert (await api.submit("true", name="short"))["metadata"]["uid"] != made["metadata"]["uid"]
 
 
+async def test_a_live_job_that_is_deleted_is_not_gone_before_it_has_ended(api: ApiHome) -> None:
+    made = await api.submit("sleep", "600", name="stubborn", graceSeconds=3600)
+    uid = made["metadata"]["uid"]
+    await api.until(uid, "RUNNING")
+    api.home.machine.is_down = True  # so that it cannot end
+    told = (await api.client.delete("/api/v1/jobs/stubborn")).json()
+    assert told == {"name": "stubborn", "uid": uid, "isGone": False}
+    api.home.machine.is_down = False
+    with anyio.fail_after(DEADLINE_SECONDS):
+        while (await api.client.get(f"/api/v1/jobs/{uid}")).status_code != 404:
+            await anyio.sleep(0.01)
+    held = (await api.submit("true", name="held-back", suspend=True))["metadata"]["uid"]
+    assert (await api.client.delete("/api/v1/jobs/held-back")).json() == {
+        "name": "held-back",
+        "uid": held,
+        "isGone": True,
+    }
+
+
 async def test_a_job_is_found_by_name_uid_and_the_beginning_of_its_uid(api: ApiHome) -> None:
     made = await api.submit("true", name="findable")
     uid = made["metadata"]["uid"]

@@ -257,7 +257,8 @@ def _one_job(handler: Any, stub: Stub, asked: Asked, ref: str) -> None:
         return handler._answer(*problem(404, "not-found", f"there is no job {ref}"))
     if asked.method == "DELETE":
         del stub.jobs[job["metadata"]["name"]]
-        return handler._answer(202, {})
+        is_gone = job["status"].get("state") != "RUNNING"
+        return handler._answer(202, {"name": ref, "uid": job["metadata"]["uid"], "isGone": is_gone})
     return handler._answer(200, job)
 
 

@@ -196,6 +196,12 @@ def test_delete_names_what_happens_to_the_volume(stub: Stub, windlass: Invoke) -
     assert [asked.query["volume"] for asked in stub.requests("DELETE")] == [["false"], ["true"]]
 
 
+def test_delete_says_of_what_still_ends_that_it_is_being_deleted(stub: Stub, windlass: Invoke) -> None:
+    stub.jobs = {name: a_job(name, status__state="RUNNING") for name in ("a", "b")}
+    assert windlass("delete", "a").output == "job/a is being deleted; its volume stays until its TTL\n"
+    assert windlass("delete", "b", "--volume").output == "job/b is being deleted, its volume too\n"
+
+
 def test_cleanup_counts_and_on_request_explains(stub: Stub, windlass: Invoke) -> None:
     stub.cleaned = {
         "deleted": 1,

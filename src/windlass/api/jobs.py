@@ -112,10 +112,12 @@ async def release_job(here: Here, caller: Writer, request: Request, ref: Ref) ->
 async def delete_job(
     here: Here, caller: Writer, request: Request, ref: Ref, query: Annotated[DeleteQuery, Query()]
 ) -> Response:
-    """Cancelled first when it is alive."""
+    """Cancelled first when it is alive; then it goes, and its volume with it, when it has ended."""
     view = await find(here, caller.tenant, request, ref)
-    revision = await here.plane.intake.delete(caller.tenant, view.job.id, with_volume=query.volume)
-    return answer({"name": view.job.name, "uid": view.job.id}, status=202, revision=revision)
+    intake, job = here.plane.intake, view.job
+    revision = await intake.delete(caller.tenant, job.id, with_volume=query.volume)
+    body = {"name": job.name, "uid": job.id, "isGone": not intake.is_alive(job.id)}
+    return answer(body, status=202, revision=revision)
 
 
 async def find(here: Context, tenant: TenantId, request: Request, ref: str) -> JobView:

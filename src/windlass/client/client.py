@@ -11,6 +11,7 @@ from windlass.client.connection import Connection
 from windlass.client.documents import (
     Cleanup,
     CopiedFile,
+    Deleted,
     Document,
     EventPage,
     Happening,
@@ -96,8 +97,9 @@ class Client(Governing, Pooling):
     def release(self, ref: str) -> Manifest:
         return cast(Manifest, self._post(f"{_job(ref)}/release"))
 
-    def delete(self, ref: str, *, volume: bool = False) -> None:
-        self._transport.call("DELETE", _job(ref), query={"volume": volume})
+    def delete(self, ref: str, *, volume: bool = False) -> Deleted | None:
+        """None: where it is not known whether it is gone already."""
+        return cast(Deleted, self._transport.call("DELETE", _job(ref), query={"volume": volume}).json())
 
     # what happens to them
 

@@ -64,6 +64,12 @@ class Manifest(TypedDict):
     status: Status
 
 
+class Deleted(TypedDict):
+    name: str
+    uid: str
+    isGone: bool
+
+
 class Page(TypedDict):
     items: list[Manifest]
     next: str | None

@@ -127,6 +127,9 @@ class Intake:
         _, revision = await self._brain.decide(verb)
         return revision
 
+    def is_alive(self, job: JobId) -> bool:
+        return job in self._brain.world.tables.jobs
+
     async def add_input(self, tenant: TenantId, job: JobId, item: Input) -> int:
         """A blob for a suspended job's volume; the same path again replaces it."""
         async with self._uploads:  # read, change, write: one upload's record at a time

@@ -261,6 +261,8 @@ class PlanShape(Shape):
 class Deleted(Shape):
     name: str
     uid: str
+    is_gone: bool
+    """False: it is alive and was asked to end; it goes when it has, and its name is taken until then."""
 
 
 class Upload(Shape):

@@ -57,8 +57,9 @@ def delete_all(ctx: click.Context, jobs: tuple[str, ...], *, with_volume: bool) 
     client = client_of(ctx)
 
     def one(job: str) -> str:
-        client.delete(job, volume=with_volume)
-        return "deleted, its volume too" if with_volume else "deleted; its volume stays until its TTL"
+        told = client.delete(job, volume=with_volume)
+        done = "deleted" if told is None or told.get("isGone", True) else "is being deleted"
+        return f"{done}, its volume too" if with_volume else f"{done}; its volume stays until its TTL"
 
     each(ctx, "job", jobs, one)
 
