@@ -226,6 +226,15 @@ class Lifecycle:
         lines = await all_lines(harness.runtime, assignment.run)
         assert [line.text for line in lines] == [b"who", b"who-1", b"4", b"2", b"5", b"dark blue; $HOME"]
 
+    async def test_a_run_of_the_inference_preset_is_told_of_its_model_and_where_its_files_are(
+        self, harness: Harness
+    ) -> None:
+        preset = {"model": "resnet50", "input_path": "/artifacts/cat.jpg", "output_path": "/artifacts/out/cat.json"}
+        names = ("WINDLASS_MODEL", "WINDLASS_GPU", "WINDLASS_INPUT", "WINDLASS_OUTPUT", "WINDLASS_ARTIFACTS")
+        assignment = await started(harness, "preset", *map(Variable, names), **preset)
+        *told, artifacts = [line.text for line in await all_lines(harness.runtime, assignment.run)]
+        assert told == [b"resnet50", b"0", artifacts + b"/cat.jpg", artifacts + b"/out/cat.json"]
+
     async def test_a_run_finds_what_it_was_handed_and_is_still_who_it_is(self, harness: Harness) -> None:
         handed = Handed(variables=(("TOKEN", "dark blue; $HOME"), ("WINDLASS_RUN", "an impostor")))
         assignment = an_assignment(harness, "given", Variable("TOKEN"), Variable("WINDLASS_RUN"))

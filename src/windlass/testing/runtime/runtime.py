@@ -7,6 +7,7 @@ from windlass.core.errors import Conflict, NotFound, Unavailable
 from windlass.core.model.assignment import Assignment
 from windlass.core.model.ids import Millis, NodeId, RunId, VolumeId
 from windlass.core.model.secret import NOTHING_HANDED, Handed
+from windlass.core.model.variables import run_variables
 from windlass.ports.runtime import (
     ANY_VOLUME,
     ANYBODY,
@@ -317,15 +318,4 @@ def _held(lines: list[LogLine], after: LogPosition) -> int:
 
 
 def _environ(assignment: Assignment, handed: Handed = NOTHING_HANDED) -> dict[str, str]:
-    return (
-        dict(assignment.spec.env)
-        | dict(handed.variables)
-        | {
-            "WINDLASS_JOB": assignment.job,
-            "WINDLASS_RUN": assignment.run,
-            "WINDLASS_ATTEMPT": str(assignment.attempt),
-            "WINDLASS_INDEX": str(assignment.index),
-            "WINDLASS_COUNT": str(assignment.count),
-            "WINDLASS_ARTIFACTS": "/artifacts",
-        }
-    )
+    return dict(assignment.spec.env) | dict(handed.variables) | run_variables(assignment)

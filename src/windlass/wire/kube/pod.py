@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from windlass.core.model.job import JobSpec, OnLostNode
 from windlass.core.model.submission import Submission
+from windlass.core.model.variables import identity, preset
 from windlass.wire.kube.errand import Errand
 from windlass.wire.kube.names import (
     ATTEMPT_LABEL,
@@ -197,22 +198,16 @@ def _resources(asked: Submission, policy: PodPolicy) -> Document:
 def _environment(job: str, uid: str, attempt: int, asked: Submission, errand: Errand | None) -> list[tuple[str, str]]:
     """The job's own variables, then ours, which it cannot override. A server's run is told who it is there."""
     spec = asked.spec
-    preset = {
-        "WINDLASS_MODEL": spec.model,
-        "WINDLASS_GPU": str(spec.needs.gpus),
-        "WINDLASS_INPUT": spec.input_path,
-        "WINDLASS_OUTPUT": spec.output_path,
-    }
+    told = (
+        identity(errand.job, errand.run, errand.attempt, errand.index, errand.count)
+        if errand
+        else identity(uid, pod_name(job, attempt), attempt)
+    )
     ours = {
         "HOME": "/tmp",  # noqa: S108 - the user has no home in a foreign image
         **dict(spec.env),
-        "WINDLASS_JOB": errand.job if errand else uid,
-        "WINDLASS_RUN": errand.run if errand else pod_name(job, attempt),
-        "WINDLASS_ATTEMPT": str(errand.attempt if errand else attempt),
-        "WINDLASS_INDEX": str(errand.index if errand else 0),
-        "WINDLASS_COUNT": str(errand.count if errand else 1),
-        "WINDLASS_ARTIFACTS": ARTIFACTS,
-        **(preset if errand is None or errand.has_preset else {}),
+        **told,
+        **(preset(spec) if errand is None or errand.has_preset else {}),
     }
     if spec.secret_files:
         ours["WINDLASS_SECRETS"] = SECRETS

@@ -15,8 +15,8 @@ from windlass.adapters.runtime.docker.validation import check_assignment, check_
 from windlass.core.model.assignment import Assignment
 from windlass.core.model.ids import VolumeId
 from windlass.core.model.secret import NOTHING_HANDED, Handed
+from windlass.core.model.variables import ARTIFACTS, run_variables
 
-ARTIFACTS: Final = "/artifacts"
 SECRETS: Final = "/run/secrets"
 DEBUG_MOUNT: Final = "/mnt"
 HELPER_MOUNT: Final = "/volume"
@@ -124,21 +124,7 @@ def volume_name(volume: VolumeId) -> str:
 def environment(assignment: Assignment, handed: Handed = NOTHING_HANDED) -> dict[str, str]:
     """The job's own variables, those it was handed, then ours, which it cannot override."""
     spec = assignment.spec
-    ours = {
-        "WINDLASS_JOB": assignment.job,
-        "WINDLASS_RUN": assignment.run,
-        "WINDLASS_ATTEMPT": str(assignment.attempt),
-        "WINDLASS_INDEX": str(assignment.index),
-        "WINDLASS_COUNT": str(assignment.count),
-        "WINDLASS_ARTIFACTS": ARTIFACTS,
-    }
-    if spec.model:
-        ours["WINDLASS_MODEL"] = spec.model
-        ours["WINDLASS_GPU"] = str(spec.needs.gpus)
-        if spec.input_path:
-            ours["WINDLASS_INPUT"] = spec.input_path
-        if spec.output_path:
-            ours["WINDLASS_OUTPUT"] = spec.output_path
+    ours = run_variables(assignment)
     if spec.secret_files:
         ours["WINDLASS_SECRETS"] = SECRETS
     return dict(spec.env) | dict(handed.variables) | ours

@@ -19,7 +19,7 @@ from windlass.adapters.runtime.docker.containers import Known, create_container,
 from windlass.adapters.runtime.docker.debugging import debug_shell
 from windlass.adapters.runtime.docker.early import EarlyStreams, joined
 from windlass.adapters.runtime.docker.engine import Engine, Facts
-from windlass.adapters.runtime.docker.hardening import ARTIFACTS, run_container
+from windlass.adapters.runtime.docker.hardening import run_container
 from windlass.adapters.runtime.docker.hijack import Hijacked
 from windlass.adapters.runtime.docker.images import Images
 from windlass.adapters.runtime.docker.inputs import Inputs
@@ -49,6 +49,7 @@ from windlass.core.model.assignment import Assignment
 from windlass.core.model.ids import Millis, NodeId, RunId, VolumeId
 from windlass.core.model.job import JobSpec
 from windlass.core.model.secret import NOTHING_HANDED, Handed
+from windlass.core.model.variables import ARTIFACTS
 from windlass.ports.clock import Clock
 from windlass.ports.failpoints import NONE as NO_FAILPOINTS
 from windlass.ports.failpoints import Failpoints

@@ -7,20 +7,7 @@ from windlass.adapters.runtime.process.records import Record
 from windlass.core.errors import Invalid
 from windlass.core.model.assignment import Assignment
 from windlass.core.model.resources import Resources
-
-ARTIFACTS = "/artifacts"
-"""Where containers find their volume. A process cannot have it there: the variable WINDLASS_ARTIFACTS says where it is."""
-
-
-OURS = (
-    "WINDLASS_JOB",
-    "WINDLASS_RUN",
-    "WINDLASS_ATTEMPT",
-    "WINDLASS_INDEX",
-    "WINDLASS_COUNT",
-    "WINDLASS_ARTIFACTS",
-)
-"""What a run is told of itself: nothing that is the job's, plain or handed over, stands in their place."""
+from windlass.core.model.variables import ARTIFACTS, run_variables
 
 
 def order_of(assignment: Assignment, *, owner: str, volume: str, search_path: str) -> Record:
@@ -59,15 +46,7 @@ def _environment(assignment: Assignment, *, volume: str, search_path: str) -> di
     environment = base_environment(volume=volume, search_path=search_path, is_terminal=spec.wants_terminal)
     environment["CUDA_VISIBLE_DEVICES"] = ",".join(assignment.gpu_ids)  # empty hides them all: none were assigned
     environment |= dict(spec.env)
-    ours = (
-        assignment.job,
-        assignment.run,
-        str(assignment.attempt),
-        str(assignment.index),
-        str(assignment.count),
-        volume,
-    )
-    return environment | dict(zip(OURS, ours, strict=True))
+    return environment | run_variables(assignment, artifacts=volume)
 
 
 def _limits(of: Resources, pids_max: int = 0) -> Record:

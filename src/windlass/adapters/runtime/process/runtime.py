@@ -18,7 +18,7 @@ from anyio.abc import ByteStream
 from windlass.adapters import staging
 from windlass.adapters.runtime.listening import Listening
 from windlass.adapters.runtime.process import journal, records, sockets
-from windlass.adapters.runtime.process.environment import OURS, base_environment, order_of
+from windlass.adapters.runtime.process.environment import base_environment, order_of
 from windlass.adapters.runtime.process.follow import Inotify, changed, follow
 from windlass.adapters.runtime.process.link import Link, connect
 from windlass.adapters.runtime.process.records import Record, number, text
@@ -30,6 +30,7 @@ from windlass.core.model.ids import Millis, NodeId, RunId, VolumeId
 from windlass.core.model.resources import Resources
 from windlass.core.model.run import Token
 from windlass.core.model.secret import NOTHING_HANDED, Handed
+from windlass.core.model.variables import ALWAYS, PRESET
 from windlass.ports.runtime import (
     ANY_VOLUME,
     ANYBODY,
@@ -49,6 +50,8 @@ from windlass.ports.runtime import (
 _WAIT_SECONDS = 0.2
 _SHELL = ("/bin/sh", "-i")
 _GPU = re.compile(r"nvidia(\d+)")
+_TOLD = frozenset((*ALWAYS, *PRESET))
+"""What is handed over stands in the place of none of these."""
 
 
 class ProcessRuntime:
@@ -149,7 +152,7 @@ class ProcessRuntime:
         await self._link.ask("create", order=order)
 
     async def start(self, run: RunId, *, handed: Handed = NOTHING_HANDED) -> None:
-        environment = {name: value for name, value in handed.variables if name not in OURS}
+        environment = {name: value for name, value in handed.variables if name not in _TOLD}
         if handed.files:
             put = partial(self._secret_files.put, run, handed.files, user=os.geteuid(), group=os.getegid())
             environment["WINDLASS_SECRETS"] = str(await anyio.to_thread.run_sync(put))
