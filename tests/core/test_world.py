@@ -171,6 +171,19 @@ def test_a_second_result_for_the_same_run_changes_nothing() -> None:
     assert last_word(world, job.id).exit_code == 3
 
 
+def test_the_reason_of_an_attempt_that_ended_is_not_that_of_the_next() -> None:
+    world = a_world()
+    job = accept(world, a_submission(retries=1))
+    (run,) = place(world, now=NOW)
+    observe(world, end(run, code=3), now=NOW)
+    waiting = world.tables.jobs[job.id]
+    assert (waiting.reason, "attempt 1 of 2 ended" in waiting.message) == ("ExitCode", True)
+    expire(world, now=waiting.not_before)
+    (run,) = place(world, now=waiting.not_before)
+    placed = world.tables.jobs[job.id]
+    assert (placed.attempt, placed.reason, placed.message) == (2, "", "")
+
+
 def test_a_failed_job_is_retried_with_a_growing_backoff_until_its_retries_are_used() -> None:
     world = a_world()
     job = accept(world, a_submission(retries=2))

@@ -150,7 +150,9 @@ def _assign(world: World, lane: Lane, job: Job, spot: Spot, start: Start, now: M
             run = replace(run, burst=session.id, burst_until=session.ends_at, burst_factor=session.price_factor)
         state = job_lifecycle.follow(job, _PLACED)
         world.put(RUNS, run.id, run)
-        world.put(JOBS, job.id, replace(job, state=state, since=now, attempt=attempt, node=spot.node))
+        # Why the attempt before it ended is that run's, and no word about this one.
+        placed = replace(job, state=state, since=now, attempt=attempt, node=spot.node, reason="", message="")
+        world.put(JOBS, job.id, placed)
         charge_run(world, run, now, early=early)
         count_use(world, spot.node, now)
         _settle_volume(world, job, tables.fleet.home_of(spot.node), now)
