@@ -67,6 +67,14 @@ def test_a_variable_may_hold_anything_but_nul() -> None:
         names.read_env({"A": "x\0"})
 
 
+@pytest.mark.parametrize("character", ["x", "😀"])
+def test_a_variable_that_the_kernel_would_not_take_is_refused_by_its_name(character: str) -> None:
+    most = (128 * 1024 - len("BIG=\0")) // len(character.encode()) * character
+    assert names.read_env({"BIG": most}) == {"BIG": most}
+    with pytest.raises(ValueError, match=r"^the value of “BIG” is too long: .* at most 131070 bytes$"):
+        names.read_env({"SMALL": "x", "BIG": most + character})
+
+
 def test_all_that_is_wrong_with_variables_and_labels_is_said_at_once() -> None:
     with pytest.raises(ValueError, match=r"“1A” is not a name.*; the value of “B” holds a NUL") as refused:
         names.read_env({"1A": "x", "B": "\0", "C": "fine"})

@@ -22,8 +22,12 @@ MODEL_PATTERN: Final = r"^[a-z0-9][a-z0-9_.-]{0,63}$"
 RESERVED_PREFIX: Final = "windlass.dev/"
 ARTIFACTS: Final = "/artifacts"
 PATH_BYTES_MAX: Final = 1024
+VARIABLE_BYTES_MAX: Final = 128 * 1024 - 1
+"""Of one `NAME=value`: the kernel starts nothing with a longer one, its ending NUL counted."""
 _PART_BYTES_MAX: Final = 255
 _SHOWN_MAX: Final = 20
+_SURELY_SHORT: Final = VARIABLE_BYTES_MAX // 4 - 256
+"""Characters of a value: in UTF-8 none has more than four bytes, and a name has 256 at most."""
 
 _DNS_LABEL: Final = re.compile(DNS_LABEL_PATTERN[1:-1], re.ASCII)
 _LABEL_KEY: Final = re.compile(LABEL_KEY_PATTERN[1:-1], re.ASCII)
@@ -102,7 +106,8 @@ def read_secret_key(text: str) -> str:
 
 
 def read_env(env: dict[str, str]) -> dict[str, str]:
-    if not all(map(_ENV_NAME.fullmatch, env)) or "\0" in "".join(env.values()):
+    whole = "".join(env.values())
+    if not all(map(_ENV_NAME.fullmatch, env)) or "\0" in whole or len(whole) > _SURELY_SHORT:
         _check_each(env, _env_fault)
     return env
 
@@ -110,7 +115,11 @@ def read_env(env: dict[str, str]) -> dict[str, str]:
 def _env_fault(key: str, value: str) -> str:
     if not _ENV_NAME.fullmatch(key):
         return f"“{show(key)}” is not a name of letters, digits, '_', '.', '-' that begins with no digit"
-    return f"the value of “{show(key)}” holds a NUL character" if "\0" in value else ""
+    if "\0" in value:
+        return f"the value of “{show(key)}” holds a NUL character"
+    if len(value) > _SURELY_SHORT and len(f"{key}={value}".encode()) > VARIABLE_BYTES_MAX:
+        return f"the value of “{show(key)}” is too long: name and value have at most {VARIABLE_BYTES_MAX - 1} bytes"
+    return ""
 
 
 def read_container_path(text: str) -> str:
