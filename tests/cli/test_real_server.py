@@ -399,6 +399,18 @@ def test_a_reader_that_leaves_ends_the_command_quietly(server: RealServer) -> No
     assert process.wait(DEADLINE_SECONDS) == exits.READER_GONE
 
 
+def test_a_reader_that_leaves_a_copy_is_no_broken_download(server: RealServer) -> None:
+    script = 'seq 1 2000000 > "$WINDLASS_ARTIFACTS/big"'
+    server.windlass("run", "--name", "copied", "--", "sh", "-c", script)
+    process = server.popen("cp", "copied:/artifacts/big", "-")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline() == "1\n"
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait(DEADLINE_SECONDS) == exits.READER_GONE
+
+
 @pytest.mark.parametrize("flags", [(), ("-i",)], ids=["run", "run -i"])
 def test_a_reader_that_leaves_a_run_is_told_that_the_job_goes_on(server: RealServer, flags: tuple[str, ...]) -> None:
     script = "while echo more; do sleep 0.05; done"

@@ -175,6 +175,8 @@ class Client(Governing, Pooling):
         try:
             with self._transport.stream(f"{_job(ref)}/artifacts", query=query, headers={"Accept": "*/*"}) as stream:
                 yield stream
+        except BrokenPipeError:
+            raise  # of where the caller writes it to: a connection that is read from has no such error
         except (ConnectionError, TimeoutError) as exc:
             raise Unavailable("the download broke off", code="download-broken", hint="try it again") from exc
 

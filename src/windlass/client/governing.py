@@ -89,6 +89,8 @@ class Governing:
         try:
             with self._transport.stream(f"{AUDIT}/export", query=query, headers={"Accept": "*/*"}) as stream:
                 yield stream.lines()
+        except BrokenPipeError:
+            raise  # of where the caller writes it to: a connection that is read from has no such error
         except (ConnectionError, TimeoutError) as exc:
             raise Unavailable("the export broke off", code="stream-broken", hint="try it again") from exc
 
