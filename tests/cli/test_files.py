@@ -7,6 +7,8 @@ from pathlib import Path
 from tests.cli.conftest import Invoke
 from tests.cli.stub import Stub, a_job
 
+from windlass.cli.commands.files import Remote, remote
+
 
 def a_tar(**files: bytes) -> bytes:
     out = io.BytesIO()
@@ -64,3 +66,9 @@ def test_cp_to_a_job_that_has_started_says_so(stub: Stub, windlass: Invoke, tmp_
     result = windlass("cp", str(tmp_path / "f.txt"), "a:/f.txt")
     assert result.exit_code == 5
     assert "no longer suspended" in result.stderr
+
+
+def test_a_job_in_a_copy_may_stand_as_o_name_prints_it() -> None:
+    assert remote("job/a:/artifacts/x") == remote("a:x") == Remote("a", "x")
+    assert remote("./job/a:b") is None
+    assert remote("jobs/a:b") is None

@@ -189,6 +189,21 @@ def test_the_version_needs_no_server(stub: Stub, windlass: Invoke) -> None:
     assert stub.asked == []
 
 
+def test_what_o_name_prints_can_be_given_back(stub: Stub, windlass: Invoke) -> None:
+    stub.jobs = {"a": a_job("a"), "b": a_job("b")}
+    printed = windlass("get", "jobs", "-o", "name").output.split()
+    assert sorted(printed) == ["job/a", "job/b"]
+    assert sorted(windlass("get", "jobs", *printed, "-o", "name").output.split()) == ["job/a", "job/b"]
+    assert windlass("describe", "job/a").exit_code == 0
+    assert windlass("describe", "job", "job/a").exit_code == 0
+    assert windlass("logs", "job/a").exit_code == 0
+    assert windlass("cancel", "job/a").output == "job/a cancelled\n"
+    assert windlass("delete", *sorted(printed)).output.splitlines() == [
+        "job/a deleted; its volume stays until its TTL",
+        "job/b deleted; its volume stays until its TTL",
+    ]
+
+
 def test_delete_names_what_happens_to_the_volume(stub: Stub, windlass: Invoke) -> None:
     stub.jobs = {"a": a_job("a"), "b": a_job("b")}
     assert windlass("delete", "a").output == "job/a deleted; its volume stays until its TTL\n"

@@ -5,7 +5,7 @@ import time
 import click
 
 from windlass.cli.command import Command, client_of
-from windlass.cli.names import complete_job
+from windlass.cli.names import complete_job, plain_name
 from windlass.cli.output import is_coloured, say, width
 from windlass.cli.render.page import job_page
 from windlass.client.client import Client
@@ -39,7 +39,7 @@ def describe(ctx: click.Context, words: tuple[str, ...], tail: int) -> None:
     names = words[1:] if len(words) > 1 and words[0] in {"job", "jobs", "eaj"} else words
     client = client_of(ctx)
     for name in names:
-        job = client.job(name)
+        job = client.job(plain_name(name))
         page = job_page(
             job,
             client.happenings(job["metadata"]["uid"]),

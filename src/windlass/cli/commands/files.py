@@ -8,7 +8,7 @@ import click
 from msgspec import Struct
 
 from windlass.cli.command import Command, client_of
-from windlass.cli.names import job_argument
+from windlass.cli.names import JobName, job_argument, plain_name
 from windlass.cli.output import can_redraw, note, say
 from windlass.cli.progress import transfer
 from windlass.cli.render.values import bytes_of, name_of
@@ -62,7 +62,7 @@ def download(ctx: click.Context, job: str, path: str, directory: Path | None) ->
 
 
 @click.command("copy-file", cls=Command)
-@click.argument("job", metavar="JOB")
+@click.argument("job", type=JobName(), metavar="JOB")
 @click.argument("url")
 @click.option("--target-path", default=INPUT, show_default=True, help="A relative one lies under /artifacts/.")
 @click.pass_context
@@ -73,8 +73,9 @@ def copy_file(ctx: click.Context, job: str, url: str, target_path: str) -> None:
 
 
 def remote(text: str) -> Remote | None:
-    """A colon before the first slash makes it a job's; `./a:b` names a file here. `job:/x` is `job:/artifacts/x`."""
-    job, colon, path = text.partition(":")
+    """A colon before the first slash, but that of `job/NAME`, makes it a job's; `./a:b` names a file here. `a:/x` is
+    `a:/artifacts/x`."""
+    job, colon, path = plain_name(text).partition(":")
     if not colon or not job or "/" in job:
         return None
     return Remote(job, path.removeprefix(ARTIFACTS).lstrip("/"))

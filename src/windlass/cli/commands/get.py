@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from windlass.cli.command import Command, client_of
-from windlass.cli.names import complete_job
+from windlass.cli.names import complete_job, plain_name
 from windlass.cli.output import note, output_option, say, show_json, show_table, show_yaml
 from windlass.cli.render import lists
 from windlass.cli.render.fit import Columns
@@ -94,6 +94,7 @@ def get(
             f"{kind!r} is not a kind; there are jobs, nodes, volumes, pools and tenants", param_hint="KIND"
         )
     elif names:
+        names = tuple(map(plain_name, names))
         show_jobs([client.job(name) for name in names], form, is_single=len(names) == 1)
     else:
         list_jobs(client, Filters(state, label, active, limit, everything), form)
