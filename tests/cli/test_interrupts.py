@@ -49,6 +49,20 @@ def test_detach_leaves_the_job_running(stub: Stub, running: Person) -> None:
     assert stub.jobs["long"]["status"]["state"] == "PENDING"
 
 
+def test_detach_keeps_also_what_was_to_be_removed(stub: Stub, tmp_path: Path) -> None:
+    stub.lines["long"] = [("stdout", "started")]
+    stub.held["long"] = threading.Event()
+    with at_a_stub(stub, tmp_path, "run", "--rm", "--name", "long", "img") as person:
+        person.reads("started")
+        person.types("\x03")
+        person.reads("[c]ancel")
+        person.types("d")
+        person.reads("--rm will not be served")
+        assert person.waits() == exits.OK
+    stub.held["long"].set()
+    assert stub.requests("DELETE") == []
+
+
 def test_continue_goes_on_where_it_was(stub: Stub, running: Person) -> None:
     running.types("\r")
     stub.held["long"].set()

@@ -425,6 +425,31 @@ def test_a_reader_that_leaves_a_run_is_told_that_the_job_goes_on(server: RealSer
     server.windlass("delete", "unread")
 
 
+def test_a_run_that_is_to_be_removed_leaves_nothing(server: RealServer) -> None:
+    assert server.windlass("run", "--rm", "--name", "passing", "--", "sh", "-c", "exit 3").returncode == 3
+    assert server.windlass("get", "job", "passing").returncode == exits.NOT_FOUND
+
+
+@pytest.mark.parametrize("leaves", ["reader", "run"])
+def test_a_run_that_was_to_be_removed_and_is_left_says_that_it_stays(server: RealServer, leaves: str) -> None:
+    script, name = "while echo more; do sleep 0.05; done", f"unremoved-{leaves}"
+    process = server.popen("run", "--rm", "--name", name, "--", "sh", "-c", script)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline() == "more\n"
+    if leaves == "reader":
+        process.stdout.close()
+    else:
+        process.send_signal(signal.SIGTERM)
+    said = process.stderr.read()
+    assert said.splitlines() == [
+        f"left {name} running, and --rm will not be served; `windlass delete --volume {name}` ends and removes it"
+    ]
+    assert process.wait(DEADLINE_SECONDS) == (exits.READER_GONE if leaves == "reader" else -signal.SIGTERM)
+    assert server.windlass("get", "job", name, "-o", "name").stdout == f"job/{name}\n"
+    server.windlass("delete", "--volume", name)
+
+
 def test_who_and_what_is_there(server: RealServer) -> None:
     assert "tenant" in server.windlass("whoami").stdout
     assert "server" in server.windlass("version").stdout

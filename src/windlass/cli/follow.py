@@ -17,8 +17,8 @@ from windlass.core.errors import NotFound, WindlassError
 from windlass.core.model.run import TAKEN_DOWN
 
 
-def follow_to_end(client: Client, job: Manifest, *, is_quiet: bool = False) -> int:
-    """Prints everything the job prints; the exit code is the job's."""
+def follow_to_end(client: Client, job: Manifest, *, is_quiet: bool = False, is_removed: bool = False) -> int:
+    """Prints everything the job prints; the exit code is the job's. `is_removed`: for `tell_left`."""
     name, uid = name_of(job), job["metadata"]["uid"]
     is_shown = can_redraw(err=True) and not is_quiet
     with Announcer(client, uid, is_shown=is_shown) as announcer:
@@ -28,7 +28,7 @@ def follow_to_end(client: Client, job: Manifest, *, is_quiet: bool = False) -> i
                 ended = _print_until_over(client, job, announcer, interrupts)
         except BrokenPipeError:
             announcer.hush()
-            tell_left(client, uid, name)
+            tell_left(client, uid, name, is_removed=is_removed)
             raise
         except Detached:
             announcer.hush()
@@ -57,11 +57,22 @@ def until(client: Client, uid: str, states: frozenset[str] = frozenset()) -> Man
     return job
 
 
-def tell_left(client: Client, uid: str, name: str) -> None:
-    """Whoever read our output has gone, as `head` does. The job has not."""
+def tell_left(client: Client, uid: str, name: str, *, is_removed: bool = False) -> None:
+    """Whoever read our output has gone, as `head` does. The job has not; nor will it go, where it was to be removed."""
+    client = client.another()
     with suppress(WindlassError):
-        if not is_over(client.another().job(uid)):
+        if is_over(client.job(uid)):
+            if is_removed:
+                client.delete(uid, volume=True)
+        elif is_removed:
+            note(unserved(name))
+        else:
             note(f"left {name} running: its output is read no more; `windlass cancel {name}` ends it")
+
+
+def unserved(name: str) -> str:
+    """Of one that was to be removed at its end, for which nobody waits any more."""
+    return f"left {name} running, and --rm will not be served; `windlass delete --volume {name}` ends and removes it"
 
 
 def summary(job: Manifest, now: float) -> str:

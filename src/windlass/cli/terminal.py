@@ -40,13 +40,13 @@ BY_ITSELF = frozenset({"Completed", "ExitCode", "Error", "", None})
 """Reasons of an end that nobody else brought about; `Error` is Kubernetes' word."""
 
 
-def attach_when_running(client: Client, job: Manifest, *, is_quiet: bool = False) -> int:
+def attach_when_running(client: Client, job: Manifest, *, is_quiet: bool = False, is_removed: bool = False) -> int:
     """Wait until there is something to attach to; a job that takes no input, or ended before, is shown as its log."""
     uid = job["metadata"]["uid"]
     if not _is_terminal(job) and not _takes_input(job):
         if not is_over(job):
             note(f"{name_of(job)} takes no input; what it prints follows")
-        return follow_to_end(client, job, is_quiet=is_quiet)
+        return follow_to_end(client, job, is_quiet=is_quiet, is_removed=is_removed)
     with Announcer(client, uid, is_shown=can_redraw(err=True)) as announcer:
         cancel = Interrupts(name_of(job), lambda: client.another().cancel(uid), asking=announcer.still)
         try:
@@ -56,8 +56,10 @@ def attach_when_running(client: Client, job: Manifest, *, is_quiet: bool = False
             announcer.hush()
             return _leave(job)
     if is_over(job):
-        return follow_to_end(client, job, is_quiet=is_quiet)
-    return _attach(client, job, is_quiet=is_quiet) if _is_terminal(job) else _pipe(client, job, is_quiet=is_quiet)
+        return follow_to_end(client, job, is_quiet=is_quiet, is_removed=is_removed)
+    if _is_terminal(job):
+        return _attach(client, job, is_quiet=is_quiet)
+    return _pipe(client, job, is_quiet=is_quiet, is_removed=is_removed)
 
 
 def _is_terminal(job: Manifest) -> bool:
@@ -125,7 +127,7 @@ def _is_by_itself(job: Manifest) -> bool:
     return job["status"].get("state") in {"SUCCEEDED", "FAILED"} and job["status"].get("reason") in BY_ITSELF
 
 
-def _pipe(client: Client, job: Manifest, *, is_quiet: bool) -> int:
+def _pipe(client: Client, job: Manifest, *, is_quiet: bool, is_removed: bool) -> int:
     """Ctrl-C cancels without a question: the answer could not be told from the input."""
     name, uid, terminal, ending = name_of(job), job["metadata"]["uid"], None, Ending(client, job)
     interrupts = Interrupts(name, lambda: client.another().cancel(uid), can_ask=False)
@@ -134,7 +136,7 @@ def _pipe(client: Client, job: Manifest, *, is_quiet: bool) -> int:
             code = converse(terminal, is_raw=False)
             ended = ending.wait() if code is not None and not job["spec"].get("retries") else None
     except BrokenPipeError:
-        tell_left(client, uid, name)
+        tell_left(client, uid, name, is_removed=is_removed)
         raise
     except Conflict as exc:
         return _after_its_end(client, uid, exc, is_shown=terminal is not None and terminal.has_spoken)

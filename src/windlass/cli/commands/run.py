@@ -1,16 +1,21 @@
 """`windlass run`: a command on a node as if it were here: its output, its exit code, Ctrl-C."""
 
+import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import click
 
 from windlass.cli.command import CommandWithWords, client_of, refuse_words, words_after_dashes
-from windlass.cli.follow import follow_to_end
+from windlass.cli.follow import follow_to_end, unserved
 from windlass.cli.output import is_terminal, note, say
 from windlass.cli.parameters import Duration, GivenPath, Money, Pair, SecretPair, not_empty, read_env_file
-from windlass.cli.render.values import name_of
+from windlass.cli.render.values import is_over, name_of
 from windlass.cli.submission import ARTIFACTS, manifest, submit
 from windlass.client.client import Client
 from windlass.client.documents import Document, Manifest
@@ -85,16 +90,42 @@ def run(ctx: click.Context, /, words: tuple[str, ...], detach: bool, quiet: bool
 def _see_through(client: Client, job: Manifest, *, is_interactive: bool, is_quiet: bool, is_removed: bool) -> int:
     if is_terminal(err=True) and not is_quiet:
         note(f"{name_of(job)} accepted")
-    if is_interactive:
-        from windlass.cli.terminal import attach_when_running
+    with _termination_told(name_of(job)) if is_removed else nullcontext():
+        if is_interactive:
+            from windlass.cli.terminal import attach_when_running
 
-        code = attach_when_running(client, job, is_quiet=is_quiet)
-    else:
-        code = follow_to_end(client, job, is_quiet=is_quiet)
-    sys.stdout.flush()
-    if is_removed:
-        client.delete(job["metadata"]["uid"], volume=True)
+            code = attach_when_running(client, job, is_quiet=is_quiet, is_removed=is_removed)
+        else:
+            code = follow_to_end(client, job, is_quiet=is_quiet, is_removed=is_removed)
+        sys.stdout.flush()
+        if is_removed:
+            _remove(client, job)
     return code
+
+
+def _remove(client: Client, job: Manifest) -> None:
+    """Unless it was left running: who wants it to go on does not want it deleted."""
+    uid = job["metadata"]["uid"]
+    if is_over(client.job(uid)):
+        client.delete(uid, volume=True)
+    else:
+        note(unserved(name_of(job)))
+
+
+@contextmanager
+def _termination_told(name: str) -> Iterator[None]:
+    """SIGTERM ends us as ever, but not without a word: nobody removes the job then."""
+
+    def tell(number: int, frame: FrameType | None) -> None:
+        os.write(2, f"{unserved(name)}\n".encode())
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+
+    previous = signal.signal(signal.SIGTERM, tell)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 def _split(ctx: click.Context, words: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
