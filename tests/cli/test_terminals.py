@@ -16,6 +16,7 @@ from websockets.sync.server import Server, ServerConnection, serve
 
 from windlass.cli import exits
 from windlass.cli.app import build
+from windlass.cli.commands.terminals import whereabouts
 from windlass.cli.terminal import attach_when_running
 from windlass.client.client import Client
 from windlass.client.connection import Connection
@@ -245,6 +246,12 @@ def test_who_is_told_that_it_was_taken_down_asks_a_server_that_is_gone_nothing_m
         assert out.getvalue() == b"hi\n"
         assert "sh CANCELLED" in err.getvalue().decode()
         assert words in err.getvalue().decode()
+
+
+def test_debug_says_where_the_volume_is_also_beside_a_plain_process() -> None:
+    assert whereabouts(a_job("sh")) == "the volume of sh is at /mnt; `exit` leaves"  # type: ignore[arg-type]
+    plain = whereabouts(a_job("sh", spec__image=None))  # type: ignore[arg-type]
+    assert plain == "the volume of sh is this directory: the job is a plain process; `exit` leaves"
 
 
 def test_a_session_that_breaks_off_is_no_success(far: Far) -> None:

@@ -43,7 +43,7 @@ VERBS: Mapping[str, Verb] = {
     "copy-file": Verb(at=f"{_HERE}.files:copy_file", section=FILES, help="Let the server fetch a URL into a volume."),
     "attach": Verb(at=f"{_HERE}.terminals:attach", section=FILES, help="Connect to a running job's terminal."),
     "exec": Verb(at=f"{_HERE}.terminals:execute", section=FILES, help="Run a command inside a running job."),
-    "debug": Verb(at=f"{_HERE}.terminals:debug", section=FILES, help="A shell with a job's volume at /mnt."),
+    "debug": Verb(at=f"{_HERE}.terminals:debug", section=FILES, help="A shell beside a job's volume."),
     "cancel": Verb(at=f"{_HERE}.change:cancel", section=CHANGE, help="Stop jobs; they end as CANCELLED."),
     "release": Verb(at=f"{_HERE}.change:release", section=CHANGE, help="Let suspended jobs run."),
     "delete": Verb(at=f"{_HERE}.change:delete", section=CHANGE, help="Remove jobs and, if asked, their volumes."),

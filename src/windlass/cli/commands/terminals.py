@@ -7,7 +7,9 @@ import click
 from windlass.cli.command import Command, CommandWithWords, client_of, refuse_words, words_after_dashes
 from windlass.cli.names import job_argument
 from windlass.cli.output import note
+from windlass.cli.render.values import name_of
 from windlass.client.client import Client
+from windlass.client.documents import Manifest
 
 SHELL = ("sh",)
 
@@ -50,7 +52,8 @@ def execute(ctx: click.Context, job: str, words: tuple[str, ...], interactive: b
 @click.option("--name", help="The name of the debug container.")
 @click.pass_context
 def debug(ctx: click.Context, job: str, image: str | None, line: str | None, keep: bool, name: str | None) -> None:
-    """A shell beside the artifacts of JOB, mounted at /mnt; also when the job is over."""
+    """A shell beside the artifacts of JOB, also when the job is over. They are mounted at /mnt; where jobs are plain processes,
+    they are the shell's working directory."""
     words = words_after_dashes(ctx) or ()
     ctx.exit(open_debug(client_of(ctx), job, image=image, line=line, words=words, keep=keep, name=name))
 
@@ -70,7 +73,7 @@ def open_debug(
     command = words or (_split(line) if line else SHELL)
     with client.debug(job, image=image, keep=keep, name=name, command=command) as terminal:
         if sys.stdin.isatty() and not (line or words):
-            note(f"the volume of {job} is at /mnt; `exit` leaves")
+            note(whereabouts(client.job(job)))
         return converse(terminal, is_raw=True) or 0
 
 
@@ -81,3 +84,9 @@ def _split(line: str) -> tuple[str, ...]:
         return tuple(shlex.split(line))
     except ValueError as exc:
         raise click.BadParameter(f"cannot be split into words: {str(exc).lower()}", param_hint="--exec") from None
+
+
+def whereabouts(job: Manifest) -> str:
+    """Only a container can have a volume mounted; beside a plain process one is in it."""
+    where = "is at /mnt" if job["spec"].get("image") else "is this directory: the job is a plain process"
+    return f"the volume of {name_of(job)} {where}; `exit` leaves"

@@ -21,7 +21,7 @@ VERBS: Mapping[str, Verb] = {
     "watch": Verb(at=f"{_HERE}.verbs:watch", section=LOOK, help="Changes as they happen."),
     "logs": Verb(at="windlass.cli.commands.logs:logs", section=LOOK, help="What a job printed."),
     "download": Verb(at="windlass.cli.commands.files:download", section=FILES, help="Fetch a job's artifacts."),
-    "debug": Verb(at=f"{_HERE}.verbs:debug", section=FILES, help="A shell with a job's volume at /mnt."),
+    "debug": Verb(at=f"{_HERE}.verbs:debug", section=FILES, help="A shell beside a job's volume."),
     "cancel": Verb(at="windlass.cli.commands.change:cancel", section=CHANGE, help="Stop jobs."),
     "delete": Verb(at=f"{_HERE}.verbs:delete", section=CHANGE, help="Remove jobs and, if asked, their volumes."),
     "cleanup": Verb(at="windlass.cli.commands.change:cleanup", section=CHANGE, help="Remove volumes that are due."),

@@ -60,7 +60,7 @@ def watch(ctx: click.Context, job: str | None) -> None:
 @click.option("--pod-name", help="The name of the debug container.")
 @click.pass_context
 def debug(ctx: click.Context, job: str, image: str | None, line: str | None, keep: bool, pod_name: str | None) -> None:
-    """A shell with the volume of JOB at /mnt; also when the job is over."""
+    """A shell with the volume of JOB at /mnt, or in it where jobs are plain processes; also when the job is over."""
     ctx.exit(open_debug(client_of(ctx), job, image=image, line=line, keep=keep, name=pod_name))
 
 
