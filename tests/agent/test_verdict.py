@@ -57,6 +57,8 @@ def test_what_would_not_start_a_second_time_is_not_tried_again() -> None:
     [
         (0, None, ""),
         (3, None, "exit code 3; its last lines:\nlast"),
+        (137, None, "exit code 137 (SIGKILL); its last lines:\nlast"),
+        (255, None, "exit code 255; its last lines:\nlast"),
         (143, StopCause.DEADLINE, "it ran longer than its timeout of 2 s; its last lines:\nlast"),
         (0, StopCause.DEADLINE, "it ran longer than its timeout of 2 s; its last lines:\nlast"),
         (143, StopCause.CANCEL, "cancelled on request"),

@@ -33,6 +33,14 @@ def test_the_list_of_jobs_in_a_pipe() -> None:
     ]
 
 
+def test_a_signal_is_shown_by_its_name() -> None:
+    killed = ended(a_job("killed"), 137)
+    assert table.lines(lists.JOBS, lists.job_rows([killed], NOW))[1].endswith("exit code 137 (SIGKILL)")
+    page = "\n".join(job_page(killed, [], [], now=NOW, is_coloured=False))
+    assert "killed  FAILED  exit code 137 (SIGKILL)\n" in page
+    assert "Exit code  137 (SIGKILL)\n" in page
+
+
 def test_on_a_terminal_states_are_pills_and_nothing_is_wider_than_it() -> None:
     lines = table.lines(lists.JOBS, lists.job_rows(JOBS, NOW), is_coloured=True, width=60)
     plain = [click.unstyle(line) for line in lines]

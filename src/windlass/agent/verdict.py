@@ -5,6 +5,7 @@ from typing import Final
 
 from windlass.core.errors import WindlassError
 from windlass.core.model.assignment import Assignment
+from windlass.core.model.exit_code import with_signal
 from windlass.core.model.facts import RunEnded, with_tail
 from windlass.core.model.run import RunState
 from windlass.ports.runtime import ImageUnavailable, Observed, Phase, StartFailed
@@ -69,9 +70,8 @@ def _name_end(assignment: Assignment, seen: Observed, cause: StopCause | None) -
         return RunState.EXITED, "OOMKilled", f"it used more memory than its limit of {_mib(assignment)} MiB"
     if seen.exit_code == 0:
         return RunState.EXITED, "Completed", ""
-    if seen.exit_code is not None and seen.exit_code > 128:
-        return RunState.EXITED, "ExitCode", f"exit code {seen.exit_code} (signal {seen.exit_code - 128})"
-    return RunState.EXITED, "ExitCode", f"exit code {seen.exit_code}"
+    code = "unknown" if seen.exit_code is None else with_signal(seen.exit_code)
+    return RunState.EXITED, "ExitCode", f"exit code {code}"
 
 
 def never_started(assignment: Assignment, why: WindlassError) -> RunEnded:

@@ -23,6 +23,7 @@ from windlass.cli.render.values import (
     state_of,
 )
 from windlass.client.documents import Happening, LogLine, Manifest, Run
+from windlass.core.model.exit_code import with_signal
 
 RUNS = columns(
     ("ATTEMPT", "STATE", "NODE", "STARTED", "RAN", "EXIT", "RUN", "REASON"),
@@ -115,7 +116,7 @@ def _about(job: Manifest, now: float) -> Iterable[tuple[str, str]]:
     yield "Ran", ran(job, now) if status.get("startedAt") else ""
     yield "Node", status.get("node") or ""
     yield "Attempt", f"{status.get('attempt', 0)} of {1 + int(job['spec'].get('retries') or 0)}"
-    yield "Exit code", "" if code is None else str(code)
+    yield "Exit code", "" if code is None else with_signal(code)
     yield "Reason", status.get("reason") or ""
     yield "Artifacts", status.get("artifactPath") or ""
     yield "Cost", money(status.get("cost")) if status.get("cost") else ""

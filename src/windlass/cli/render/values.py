@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from windlass.client.documents import Manifest
+from windlass.core.model.exit_code import with_signal
 
 STATE_COLOUR: Final[Mapping[str, str]] = {
     "PENDING": "yellow",
@@ -177,7 +178,7 @@ def _ended_badly(job: Manifest) -> str:
     status = job["status"]
     reason, code = status.get("reason") or "", status.get("exitCode")
     if reason in {"ExitCode", "Error", ""} and code is not None:
-        return f"exit code {code}"
+        return f"exit code {with_signal(code)}"
     message = first_line(status.get("message"))
     if reason in SAID_BY_STATE:
         return message
