@@ -81,6 +81,8 @@ class Stub:
         """Logs that do not end before somebody sets the event, or cancels the job."""
         self.eventful: dict[str, threading.Event] = {}
         """Events that do not end before somebody sets this."""
+        self.listened_for: list[str] = []
+        """Jobs whose events somebody follows, as often as that was begun."""
         self.repeats_after_resume = 0
         self.uploads: dict[str, bytes] = {}
         self.downloads: dict[str, bytes] = {}
@@ -306,6 +308,7 @@ def _events(handler: Any, stub: Stub, asked: Asked, job: dict[str, Any]) -> None
     if asked.query.get("follow") != ["true"]:
         return handler._answer(200, {"items": items})
     handler.begin_stream()
+    stub.listened_for.append(job["metadata"]["name"])
     for item in items:
         handler.event("event", str(item["revision"]), item)
     if job["metadata"]["name"] in stub.eventful:

@@ -230,6 +230,7 @@ def test_who_is_told_that_it_was_taken_down_asks_a_server_that_is_gone_nothing_m
     def script(socket: ServerConnection) -> None:
         socket.send(b"\x01hi\n")
         wait_for(lambda: seat.terminal is not None and seat.terminal.has_spoken, 60, "it to be shown")
+        wait_for(lambda: "sh" in stub.listened_for, 60, "its end to be listened for")
         del stub.jobs["sh"]
         over.set()
         socket.send(json.dumps({"exit": 0}))
