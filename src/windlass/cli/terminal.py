@@ -12,7 +12,7 @@ import termios
 import threading
 import tty
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from windlass.cli import exits
@@ -24,7 +24,7 @@ from windlass.cli.output import can_redraw, note
 from windlass.cli.render.values import is_over, name_of
 from windlass.client.client import Client
 from windlass.client.documents import Manifest
-from windlass.core.errors import Conflict, Unavailable
+from windlass.core.errors import Conflict, Unavailable, WindlassError
 
 if TYPE_CHECKING:
     from windlass.client.terminal import Terminal
@@ -174,6 +174,12 @@ def _stdin() -> int | None:
 
 
 def _send_keys(terminal: "Terminal", source: int, stop: int, has_left: threading.Event) -> None:
+    """A way that breaks is told with the output."""
+    with suppress(WindlassError):
+        _send_until_told(terminal, source, stop, has_left)
+
+
+def _send_until_told(terminal: "Terminal", source: int, stop: int, has_left: threading.Event) -> None:
     is_typed, before = os.isatty(source), b""
     while True:
         ready, _, _ = select.select([source, stop], [], [])

@@ -6,7 +6,8 @@ What it shares with `api` are the paths and the meaning of refusals. A terminal 
 
 import json
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
@@ -20,6 +21,7 @@ from msgspec import Struct
 
 from windlass.client.kube.api import MERGE, PODS, Kind, error_of
 from windlass.client.kube.streams import (
+    BROKEN,
     CLOSE,
     FRAME,
     PROTOCOL,
@@ -126,10 +128,16 @@ class KubeDoor:
         shell's `cat >` do, and then silently loses the rest.
         """
         with self.terminal(pod, namespace, ["tee", path], has_input=True) as terminal:
-            feeding = threading.Thread(target=_feed, args=(terminal, content), daemon=True)
+            failed: list[Exception] = []
+            feeding = threading.Thread(target=_feed, args=(terminal, content, failed), daemon=True)
             feeding.start()
-            for _ in terminal.output():
-                pass
+            try:
+                for _ in terminal.output():
+                    pass
+            except Unavailable:
+                if failed:  # what was to be sent, not the way there
+                    raise failed[0] from None
+                raise
             feeding.join()
 
     @contextmanager
@@ -139,16 +147,24 @@ class KubeDoor:
         query: dict[str, Any] = {"command": list(command), "container": CONTAINER, "stdout": "true"}
         query |= {"stdin": str(has_input).lower(), "tty": str(tty).lower(), "stderr": str(not tty).lower()}
         path = PODS.path(namespace, pod, "exec")
+        left: BaseException | None = None
         try:
             with start_blocking_portal() as portal:
                 http = AsyncClient(self._config, ConnectionParams(timeout=httpx2.Timeout(TIMEOUT_SECONDS)))
                 opened = http.websocket(path, subprotocols=[PROTOCOL], params=query)
                 with portal.wrap_async_context_manager(http), portal.wrap_async_context_manager(opened) as socket:
-                    yield PodTerminal(portal, socket, silence=None if tty else SILENCE_SECONDS)
-        except httpx2.HTTPError as exc:
-            raise broken(exc) from exc
+                    terminal = PodTerminal(portal, socket, silence=None if tty else SILENCE_SECONDS)
+                    try:
+                        yield terminal
+                    except BaseException as exc:  # kept from the event loop, which a Ctrl-C that passes through it ends
+                        left = exc
+                        terminal.abandon()
+        except BROKEN as exc:
+            raise left or broken(exc) from exc
         except BaseExceptionGroup as group:  # the socket's task group wraps whatever passes through it
-            raise innermost(group) from None
+            raise left or innermost(group) from None
+        if left is not None:
+            raise left
 
     def call(
         self,
@@ -186,16 +202,17 @@ class PodTerminal:
         self._portal = portal
         self._socket = socket
         self._silence = silence
+        self._doing = threading.RLock()
+        """Re-entrant: a signal's handler may have interrupted the one who holds it."""
+        self._pending: set[Future[Any]] = set()
+        self._is_abandoned = False
         self.exit_code: int | None = None
         self.has_spoken = False
         self.is_given_up = False
 
     def output(self) -> Iterator[Output]:
         while True:
-            try:
-                frame: bytes = self._portal.call(self._socket.receive_bytes, self._silence)
-            except (httpx2.HTTPError, TimeoutError) as exc:
-                raise broken(exc) from exc
+            frame: bytes = self._do(self._socket.receive_bytes, self._silence)
             channel, data = frame[0], frame[1:]
             if channel in (STDOUT, STDERR):
                 self.has_spoken = True
@@ -206,28 +223,60 @@ class PodTerminal:
                 return
 
     def send(self, data: bytes) -> None:
-        self._portal.call(self._socket.send_bytes, bytes((STDIN,)) + data)
+        self._do(self._socket.send_bytes, bytes((STDIN,)) + data)
 
     def resize(self, rows: int, columns: int) -> None:
-        with suppress(httpx2.HTTPError):
+        with suppress(Unavailable):
             size = json.dumps({"Height": rows, "Width": columns}).encode()
-            self._portal.call(self._socket.send_bytes, bytes((SIZE,)) + size)
+            self._do(self._socket.send_bytes, bytes((SIZE,)) + size)
 
     def end_input(self) -> None:
-        with suppress(httpx2.HTTPError):
-            self._portal.call(self._socket.send_bytes, bytes((CLOSE, STDIN)))
+        with suppress(Unavailable):
+            self._do(self._socket.send_bytes, bytes((CLOSE, STDIN)))
 
     def give_up(self) -> None:
         self.is_given_up = not self.has_spoken
 
     def close(self) -> None:
-        self._portal.call(self._socket.close)
+        self._do(self._socket.close)
+
+    def abandon(self) -> None:
+        """At once, without the words that part with the other side: it may be one that hears nothing any more."""
+        with self._doing:
+            self._is_abandoned = True
+            for future in tuple(self._pending):
+                future.cancel()
+        with suppress(Exception):
+            self._portal.call(self._socket.stream.aclose)
+
+    def _do(self, call: Callable[..., Awaitable[Any]], *arguments: Any) -> Any:
+        """On the event loop. Whatever ends it there, also that the loop has ended, is a way that broke."""
+        try:
+            with self._doing:
+                if self._is_abandoned:
+                    raise Unavailable("the connection to the pod is closed", code="kube-unavailable")
+                future = self._portal.start_task_soon(call, *arguments)
+                self._pending.add(future)
+        except RuntimeError as exc:
+            raise broken(exc) from exc
+        try:
+            return future.result()
+        except Exception as exc:
+            raise broken(exc) from exc
+        finally:
+            future.cancel()  # when it is we who stop waiting
+            self._pending.discard(future)
 
 
-def _feed(terminal: PodTerminal, content: Iterable[bytes]) -> None:
-    """A way that breaks is noticed by the reader, and a short file by its digest."""
-    with suppress(httpx2.HTTPError, Unavailable, RuntimeError):
+def _feed(terminal: PodTerminal, content: Iterable[bytes], failed: list[Exception]) -> None:
+    """A way that breaks is noticed by the reader, and a short file by its digest; what cannot be read is told."""
+    try:
         for chunk in content:
             for at in range(0, len(chunk), FRAME):
                 terminal.send(chunk[at : at + FRAME])
         terminal.end_input()
+    except Unavailable:
+        return
+    except Exception as exc:
+        failed.append(exc)
+        terminal.abandon()
