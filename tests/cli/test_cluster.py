@@ -1,8 +1,11 @@
 """`egpu` and `windlass` spoken to a cluster: what a person reads when it is interrupted, refused or alone there."""
 
+import base64
+import gzip
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.cluster import CORE, JOBS, Cluster, Shell, a_cluster
@@ -46,3 +49,56 @@ def test_an_interrupted_command_beside_a_job_ends_without_a_word(cluster: Cluste
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert (process.returncode, err.strip(), cluster.names(f"{CORE}/pods")) == (130, "", [])
+
+
+def sealed(text: str, owner: str) -> dict[str, Any]:
+    packed = base64.b64encode(gzip.compress(text.encode())).decode()
+    return {"metadata": {"name": "it-1-log", **owned(owner)}, "binaryData": {"log.gz": packed}}
+
+
+def owned(uid: str) -> dict[str, Any]:
+    return {"ownerReferences": [{"kind": "EphemeralAccelerationJob", "uid": uid, "controller": True}]}
+
+
+def test_the_sealed_log_of_the_job_is_shown(cluster: Cluster, shell: Shell) -> None:
+    job = cluster.job("it", phase="Succeeded", attempt=1, logName="it-1-log")
+    cluster.put(f"{CORE}/configmaps", sealed("mine\n", job["metadata"]["uid"]))
+    assert shell("egpu", "logs", "it").stdout == "mine\n"
+
+
+@pytest.mark.parametrize("named", ["it-1-log", ""])
+def test_the_log_of_an_earlier_job_of_that_name_is_not_shown(cluster: Cluster, shell: Shell, named: str) -> None:
+    cluster.job("it", phase="Succeeded", attempt=1, **({"logName": named} if named else {}))
+    cluster.put(f"{CORE}/configmaps", sealed("another's\n", "another"))
+    cluster.put(f"{CORE}/pods", {"metadata": {"name": "it-1", **owned("another")}})
+    cluster.logs["it-1"] = "another's\n"
+    done = shell("egpu", "logs", "it")
+    words = "error: the log of it is not here: ConfigMap it-1-log is something else, not made for this job"
+    assert (done.returncode, done.stdout, done.stderr.split("\n")[0]) == (3, "", words)
+    assert "Succeeded" in shell("windlass", "describe", "it").stdout.title()
+
+
+@pytest.mark.parametrize("held", [{"data": {"a": "b"}}, {"binaryData": {"log.gz": "AAAA"}}])
+def test_a_log_that_is_none_is_said_in_one_line(cluster: Cluster, shell: Shell, held: dict[str, Any]) -> None:
+    job = cluster.job("it", phase="Succeeded", attempt=1, logName="it-1-log")
+    metadata = {"name": "it-1-log", **owned(job["metadata"]["uid"])}
+    cluster.put(f"{CORE}/configmaps", {"metadata": metadata, **held})
+    done = shell("egpu", "logs", "it")
+    assert (done.returncode, done.stderr) == (1, "error: ConfigMap it-1-log holds no log that can be read\n")
+
+
+def test_a_log_that_is_gone_is_said_also_to_who_follows(cluster: Cluster, shell: Shell) -> None:
+    cluster.job("it", phase="Succeeded", attempt=1, logName="it-1-log")
+    for words in (("logs", "it"), ("logs", "-f", "it")):
+        done = shell("egpu", *words)
+        said = "error: the log of it is gone: there is no ConfigMap it-1-log any more\n"
+        assert (done.returncode, done.stderr) == (3, said)
+
+
+def test_the_log_of_the_run_before_is_not_taken_for_that_of_one_that_printed_nothing(
+    cluster: Cluster, shell: Shell
+) -> None:
+    job = cluster.job("it", phase="Succeeded", attempt=2, logName="it-1-log")
+    cluster.put(f"{CORE}/configmaps", sealed("first\n", job["metadata"]["uid"]))
+    assert shell("egpu", "logs", "it").stdout == ""
+    assert shell("egpu", "logs", "it", "--attempt", "1").stdout == "first\n"

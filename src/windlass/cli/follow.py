@@ -16,6 +16,9 @@ from windlass.client.documents import Manifest
 from windlass.core.errors import NotFound, WindlassError
 from windlass.core.model.run import TAKEN_DOWN
 
+LOGLESS = frozenset({"log-absent", "log-unreadable"})
+"""Codes that speak of the log alone: how the job ended is known all the same."""
+
 
 def follow_to_end(client: Client, job: Manifest, *, is_quiet: bool = False, is_removed: bool = False) -> int:
     """Prints everything the job prints; the exit code is the job's. `is_removed`: for `tell_left`."""
@@ -90,7 +93,7 @@ def deletion_told() -> Iterator[None]:
     try:
         yield
     except NotFound as exc:
-        if exc.code == "no-such-attempt":
+        if exc.code in {"no-such-attempt", *LOGLESS}:
             raise
         raise NotFound("the job was deleted by somebody else", code="deleted", hint="its output ends here") from exc
 
@@ -100,13 +103,20 @@ def _print_until_over(client: Client, job: Manifest, announcer: Announcer, inter
     uid, writer = job["metadata"]["uid"], LogWriter()
     with deletion_told():
         lines = client.logs(uid, follow=True, after=BEGINNING)
-        for line in lines:
+        try:
+            for line in lines:
+                announcer.hush()
+                writer.write(line)
+                if interrupts.is_impatient:
+                    lines.close()
+                    note(f"the rest of what it printed is left out here; `windlass logs {name_of(job)}` has it")
+                    return until(client, uid)
+        except WindlassError as exc:
+            if exc.code not in LOGLESS:
+                raise
             announcer.hush()
-            writer.write(line)
-            if interrupts.is_impatient:
-                lines.close()
-                note(f"the rest of what it printed is left out here; `windlass logs {name_of(job)}` has it")
-                return until(client, uid)
+            note(exc.message)
+            return until(client, uid)
         end = lines.end or {}
         if end.get("reason") == TAKEN_DOWN:  # with the server: there is nobody to ask for more
             job["status"] |= cast(Any, end)

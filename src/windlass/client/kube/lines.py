@@ -3,17 +3,22 @@
 import base64
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
+
+import httpx2
 
 from windlass.client.documents import LogLine
 from windlass.client.kube.api import CONFIG_MAPS, JOBS, PODS
 from windlass.client.kube.door import KubeDoor
-from windlass.core.errors import Invalid, NotFound, Unavailable
-from windlass.wire.kube.names import Document, log_name, pod_name
+from windlass.core.errors import Invalid, NotFound, Unavailable, WindlassError
+from windlass.wire.kube.names import Document, log_name, owner_uid, pod_name
 from windlass.wire.kube.volume import LOG_KEY
 
 LOOK_SECONDS: Final = 0.3
+ABSENT: Final = "log-absent"
+UNREADABLE: Final = "log-unreadable"
 OVER: Final = ("Succeeded", "Failed")
 
 
@@ -60,9 +65,7 @@ class KubeLog:
         count = 0
         while not self._is_settled(attempt):
             try:
-                with self._door.stream(
-                    PODS.path(self._namespace, pod_name(self._name, attempt), "log"), {"follow": "true"}
-                ) as answer:
+                with self._pod_log(attempt, {"follow": "true"}) as answer:
                     for number, line in enumerate(answer.iter_lines()):
                         if number >= count:  # after a break the stream begins anew
                             count += 1
@@ -70,7 +73,13 @@ class KubeLog:
             except (NotFound, Invalid, Unavailable):
                 pass  # not started yet, or gone already
             time.sleep(LOOK_SECONDS)
-        yield from _lines(self._kept(attempt)[count:])
+        try:
+            kept = self._kept(attempt)
+        except WindlassError as exc:
+            if count and exc.code in (ABSENT, UNREADABLE):
+                return  # it was read while it was there
+            raise
+        yield from _lines(kept[count:])
 
     def _is_settled(self, attempt: int) -> bool:
         """The run is over and its log sealed: the operator says so only then."""
@@ -78,15 +87,43 @@ class KubeLog:
         return status.get("phase") in OVER or status.get("attempt", 0) > attempt or "retryAt" in status
 
     def _kept(self, attempt: int) -> list[str]:
-        sealed = self._door.get(CONFIG_MAPS, log_name(self._name, attempt), self._namespace)
-        if sealed is not None:
-            text = zlib.decompress(base64.b64decode(sealed["binaryData"][LOG_KEY]), wbits=31)
-            return text.decode(errors="replace").removesuffix("\n").split("\n")
+        """From the sealed log if it is this job's, else from its pod. Silence would say that it printed nothing: it does so
+        only when the status names no log of that run."""
+        named = self._named(attempt)
+        name = named or log_name(self._name, attempt)
+        sealed = self._door.get(CONFIG_MAPS, name, self._namespace)
+        if sealed is not None and owner_uid(sealed) == self._uid:
+            return _unpacked(sealed).decode(errors="replace").removesuffix("\n").split("\n")
         try:
-            with self._door.stream(PODS.path(self._namespace, pod_name(self._name, attempt), "log"), {}) as answer:
+            with self._pod_log(attempt, {}) as answer:
                 return list(answer.iter_lines())
         except (NotFound, Invalid):
+            if sealed is not None:
+                words = (
+                    f"the log of {self._name} is not here: ConfigMap {name} is something else, not made for this job"
+                )
+                raise NotFound(words, code=ABSENT, hint="delete or rename that ConfigMap, for the next run") from None
+            if named:
+                words = f"the log of {self._name} is gone: there is no ConfigMap {name} any more"
+                raise NotFound(words, code=ABSENT) from None
             return []
+
+    def _named(self, attempt: int) -> str:
+        """What the status says that the log of that run is kept as. It names the newest there is, which may be an earlier run's."""
+        status = self._status()
+        named: str = status.get("logName", "")
+        earlier = {log_name(self._name, number) for number in range(1, attempt)}
+        return named if attempt == status.get("attempt", 0) and named not in earlier else ""
+
+    @contextmanager
+    def _pod_log(self, attempt: int, query: Mapping[str, str]) -> Iterator[httpx2.Response]:
+        """Of the pod that is this job's: an earlier job of that name may have left its own."""
+        name = pod_name(self._name, attempt)
+        pod = self._door.get(PODS, name, self._namespace)
+        if pod is None or owner_uid(pod) != self._uid:
+            raise NotFound(f"there is no pod {name} of this job")
+        with self._door.stream(PODS.path(self._namespace, name, "log"), query) as answer:
+            yield answer
 
     def _status(self) -> Document:
         job = self._door.get(JOBS, self._name, self._namespace)
@@ -94,6 +131,14 @@ class KubeLog:
             raise NotFound(f"job {self._name} is gone")
         status: Document = job.get("status", {})
         return status
+
+
+def _unpacked(sealed: Document) -> bytes:
+    try:
+        return zlib.decompress(base64.b64decode(sealed["binaryData"][LOG_KEY], validate=True), wbits=31)
+    except (KeyError, TypeError, ValueError, zlib.error) as exc:
+        name = sealed["metadata"]["name"]
+        raise Invalid(f"ConfigMap {name} holds no log that can be read", code=UNREADABLE) from exc
 
 
 def _lines(texts: list[str]) -> Iterator[LogLine]:
