@@ -137,6 +137,8 @@ def a_cluster() -> Iterator[Cluster]:
         task = loop.create_task(serve())
         loop.run_forever()
         task.cancel()
+        with suppress(asyncio.CancelledError):
+            loop.run_until_complete(task)
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
@@ -151,7 +153,7 @@ class Shell:
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
         self.directory = directory
-        self._config = directory / "kubeconfig"
+        self.config = directory / "kubeconfig"
         document = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -160,7 +162,7 @@ class Shell:
             "users": [{"name": "u", "user": {}}],
             "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u", "namespace": "lab"}}],
         }
-        self._config.write_text(yaml.safe_dump(document))
+        self.config.write_text(yaml.safe_dump(document))
 
     def start(self, program: str, *words: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -180,7 +182,7 @@ class Shell:
 
     def _command(self, program: str, words: Sequence[str]) -> list[str]:
         code = f"from windlass.boot.entry import {program} as main; main()"
-        return [sys.executable, "-c", code, "--kubeconfig", str(self._config), *words]
+        return [sys.executable, "-c", code, "--kubeconfig", str(self.config), *words]
 
 
 def _environment() -> dict[str, str]:

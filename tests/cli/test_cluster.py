@@ -4,11 +4,15 @@ import base64
 import gzip
 import signal
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.cli.cluster import CORE, JOBS, Cluster, Shell, a_cluster
+
+from windlass.client.kube.api import KubeApi, read_config
+from windlass.wire.kube import kinds
 
 
 @pytest.fixture
@@ -102,3 +106,20 @@ def test_the_log_of_the_run_before_is_not_taken_for_that_of_one_that_printed_not
     cluster.put(f"{CORE}/configmaps", sealed("first\n", job["metadata"]["uid"]))
     assert shell("egpu", "logs", "it").stdout == ""
     assert shell("egpu", "logs", "it", "--attempt", "1").stdout == "first\n"
+
+
+def test_a_number_with_a_fraction_goes_to_the_api_server_as_it_was_written(
+    cluster: Cluster, shell: Shell, tmp_path: Path
+) -> None:
+    manifest = "apiVersion: windlass.dev/v1\nkind: EphemeralAccelerationJob\nmetadata: {name: it}\n"
+    (tmp_path / "it.yaml").write_text(manifest + "spec: {image: busybox, resources: {cpu: 0.05, gpu: 0}}\n")
+    assert "it created" in shell("windlass", "apply", "-f", "it.yaml").stdout
+    assert b'"cpu":"0.05"' in cluster.bodies[0], "a quantity is a whole number or text there"
+    assert "it unchanged" in shell("windlass", "apply", "-f", "it.yaml").stdout
+
+
+@pytest.mark.anyio
+async def test_any_other_number_is_sent_as_one(cluster: Cluster, shell: Shell) -> None:
+    async with KubeApi(read_config(shell.config)) as api:
+        await api.merge(kinds.JOBS, cluster.job("it")["metadata"]["name"], {"spec": {"n": Decimal("0.05")}}, "lab")
+    assert cluster.bodies == [b'{"spec":{"n":0.05}}']

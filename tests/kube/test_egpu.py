@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -73,13 +74,13 @@ def test_an_upload_that_does_not_verify_lets_no_pod_of_the_job_be_made(
 
 def test_what_is_applied_again_is_unchanged_when_it_means_the_same_and_refused_when_it_does_not(lab: Lab) -> None:
     client = KubeClient(read_config(lab.cluster.kubeconfig), namespace=lab.namespace)
-    small = {"gpu": 0, "memory": "64Mi"}
+    small = {"gpu": 0, "memory": "64Mi", "cpu": Decimal("0.05")}
     assert client.apply(manifest("same", resources=small, pvcSize="1Gi", env={"A": "1"}))[1] == "created"
     assert client.apply(manifest("same", resources=small, pvcSize="1024Mi", env={"A": "1"}))[1] == "unchanged"
     client.release("same")
     assert client.apply(manifest("same", resources=small, env={"A": "1"}))[1] == "unchanged"
     for changed in (
-        manifest("same", resources={"gpu": 0, "memory": "4Gi"}, env={"A": "1"}),
+        manifest("same", resources={**small, "memory": "4Gi"}, env={"A": "1"}),
         manifest("same", resources=small, env={"A": "2"}),
         manifest("same", resources=small),
         manifest("same", resources=small, env={"A": "1"}, retries=1),

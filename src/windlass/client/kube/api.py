@@ -21,7 +21,7 @@ from lightkube.config.client_adapter import AsyncClient, ConnectionParams
 from lightkube.config.kubeconfig import SingleConfig
 from lightkube.core.exceptions import ConfigError
 from msgspec import DecodeError
-from msgspec.json import decode, encode
+from msgspec.json import Encoder, decode
 from yaml import YAMLError
 
 from windlass.client.kube.files import read_environment
@@ -61,6 +61,8 @@ APPLY: Final = "application/apply-patch+yaml"
 MERGE: Final = "application/merge-patch+json"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 """As a merge, but lists are of named things: one of them can be taken out. Not for custom resources."""
+ENCODE: Final = Encoder(decimal_format="number").encode
+"""Numbers go as they were written: with a fraction a manifest has Decimals."""
 TIMEOUT_SECONDS: Final = 30.0
 THROTTLED: Final = "kube-throttled"
 """It has too much to do and says when to come again."""
@@ -227,7 +229,7 @@ class KubeApi:
     ) -> Document:
         self.calls[method, f"{kind.plural}/{sub}" if sub else kind.plural] += 1
         headers = {} if body is None else {"Content-Type": media}
-        content = None if body is None else encode(body)
+        content = None if body is None else ENCODE(body)
         path = kind.path(namespace, name, sub)
         async with self._answer(method, path, headers=headers, params=query or {}, data=content) as answer:
             document: Document = decode(await answer.read())

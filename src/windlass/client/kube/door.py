@@ -19,7 +19,7 @@ from lightkube.config.kubeconfig import SingleConfig
 from lightkube.core.exceptions import ConfigError
 from msgspec import Struct
 
-from windlass.client.kube.api import MERGE, PODS, Kind, error_of
+from windlass.client.kube.api import ENCODE, MERGE, PODS, Kind, error_of
 from windlass.client.kube.streams import (
     BROKEN,
     CLOSE,
@@ -176,7 +176,8 @@ class KubeDoor:
         media: str = "application/json",
     ) -> Document:
         headers = {"Content-Type": media} if body is not None else {}
-        document: Document = self._ask(method, path, json=body, params=dict(query or {}), headers=headers).json()
+        content = None if body is None else ENCODE(body)
+        document: Document = self._ask(method, path, content=content, params=dict(query or {}), headers=headers).json()
         return document
 
     def now(self) -> float:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from decimal import Decimal
 from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, Final, Literal, NoReturn, cast
 
@@ -76,7 +77,7 @@ class KubeClient(Client):
         """The job, and its volume if that is not there: an upload must have a place before the operator has looked."""
         if manifest.get("kind") != KIND:
             raise Invalid(f"on Kubernetes a job is of kind {KIND}", code="home")
-        made = self._door.create(JOBS, manifest, self.namespace)
+        made = self._door.create(JOBS, _sendable(manifest), self.namespace)
         try:
             self._make_volume(made)
         except WindlassError:
@@ -340,6 +341,21 @@ class _Changes:
 
     def close(self) -> None:
         self._client.close()
+
+
+def _sendable(manifest: Document) -> Document:
+    """A quantity is a whole number or text to an API server: `0.05` goes as the text that it was."""
+    spec = manifest.get("spec")
+    if not isinstance(spec, dict):
+        return manifest
+    sent = {key: _as_text(value) if key == "pvcSize" else value for key, value in spec.items()}
+    if isinstance(needs := spec.get("resources"), dict):
+        sent["resources"] = {key: _as_text(value) for key, value in needs.items()}
+    return {**manifest, "spec": sent}
+
+
+def _as_text(value: Any) -> Any:
+    return format(value, "f") if isinstance(value, Decimal) else value
 
 
 def _spec(spec: Document) -> JobSpec:
