@@ -9,7 +9,7 @@ import click
 from windlass.cli.commands.operator import install, manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from windlass.core.model.ids import Millis
 
@@ -17,8 +17,10 @@ _MISSING = "the operator needs two more packages: pip install 'windlass[k8s]'"
 
 
 @click.group("operator")
-def command() -> None:
+@click.pass_context
+def command(ctx: click.Context) -> None:
     """Run jobs on a Kubernetes cluster: kubectl apply -f job.yaml gives the same job."""
+    ctx.obj = _variables
 
 
 @command.command("run")
@@ -47,6 +49,7 @@ def run(kubeconfig: Path | None, context: str | None, host: str, port: int, stat
     except ImportError as exc:
         raise click.ClickException(_MISSING) from exc
     logging.configure(log_level)
+    settings = load(os.environ)
     if state is not None:
         state.mkdir(parents=True, exist_ok=True)
 
@@ -59,7 +62,7 @@ def run(kubeconfig: Path | None, context: str | None, host: str, port: int, stat
                 service = clock.now
             await serve(
                 read_config(kubeconfig, context),
-                load(os.environ),
+                settings,
                 host=host,
                 port=port,
                 service=service,
@@ -71,6 +74,12 @@ def run(kubeconfig: Path | None, context: str | None, host: str, port: int, stat
         anyio.run(main, backend_options={"use_uvloop": True})  # a third less processor time: most of it goes to TLS
     except BaseExceptionGroup as group:
         raise _first(group) from group
+
+
+def _variables(given: "Mapping[str, str]") -> "Mapping[str, str]":
+    from windlass.operator.settings import variables
+
+    return variables(given)
 
 
 def _since_start() -> "Callable[[], Millis]":

@@ -1,6 +1,8 @@
 """The operator's settings: WINDLASS_OPERATOR_ variables, because that is what a Deployment carries best."""
 
+import re
 from collections.abc import Mapping
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -10,8 +12,11 @@ from windlass.wire.expected import expected
 from windlass.wire.kube.pod import PodPolicy
 from windlass.wire.kube.release import check_key
 from windlass.wire.kube.taints import read_selector, read_tolerations
+from windlass.wire.names import LABEL_KEY_PATTERN, read_dns_label, read_image
 
 PREFIX = "WINDLASS_OPERATOR_"
+_RESOURCE: Final = re.compile(LABEL_KEY_PATTERN[1:-1], re.ASCII)
+_OBJECT: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
 class OperatorSettings(BaseModel):
@@ -55,9 +60,36 @@ class OperatorSettings(BaseModel):
             check_key(text)
         return text
 
+    @field_validator("preset_image")
+    @classmethod
+    def _check_image(cls, text: str) -> str:
+        return read_image(text) if text else text
+
+    @field_validator("gpu_resource")
+    @classmethod
+    def _check_resource(cls, text: str) -> str:
+        if "/" not in text or not _RESOURCE.fullmatch(text):
+            raise ValueError("expected domain/name, such as nvidia.com/gpu")
+        return text
+
+    @field_validator("namespaces")
+    @classmethod
+    def _check_namespaces(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(read_dns_label(text) for text in texts)
+
+    @field_validator("runtime_class", "pull_secrets")
+    @classmethod
+    def _check_objects(cls, given: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        for text in (given,) if isinstance(given, str) else given:
+            if text and not _OBJECT.fullmatch(text):
+                raise ValueError("expected a name of at most 253 lower-case letters, digits, '-', '.'")
+        return given
+
     @field_validator("node_selector")
     @classmethod
     def _check_selector(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
+        if not all("=" in text for text in texts):
+            raise ValueError("expected key=value each")
         read_selector(texts)
         return texts
 
@@ -87,14 +119,46 @@ class OperatorSettings(BaseModel):
 
 
 def load(environ: Mapping[str, str]) -> OperatorSettings:
+    """Out of the process's variables. One that nobody reads is a word misspelt; those that Kubernetes itself adds for
+    Services of a like name are not ours."""
+    given = {name.removeprefix(PREFIX): text for name, text in environ.items() if name.startswith(PREFIX)}
+    return _read({name: text for name, text in given.items() if not _OF_A_SERVICE.fullmatch(name)}, PREFIX)
+
+
+def variables(given: Mapping[str, str]) -> dict[str, str]:
+    """As a Deployment carries them, when they hold: `preset-image` and `preset_image` are one."""
+    _read(given)
+    return {PREFIX + _name(name).upper(): text for name, text in given.items()}
+
+
+_OF_A_SERVICE: Final = re.compile(
+    r"(.*_)?(SERVICE_(HOST|PORT(_.+)?)|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
+)
+
+
+def _read(given: Mapping[str, str], prefix: str = "") -> OperatorSettings:
+    fields = OperatorSettings.model_fields
     found: dict[str, object] = {}
-    for name, field in OperatorSettings.model_fields.items():
-        text = environ.get(PREFIX + name.upper(), "")
-        if text:
+    faults: list[Fault] = []
+    for asked, text in given.items():
+        field = fields.get(_name(asked))
+        if field is None:
+            faults.append(Fault(prefix + asked, f"is no setting; there are {', '.join(sorted(fields))}"))
+        elif text:
             is_list = field.annotation == tuple[str, ...]
-            found[name] = tuple(part.strip() for part in text.split(",")) if is_list else text
+            found[_name(asked)] = tuple(part.strip() for part in text.split(",")) if is_list else text
     try:
-        return OperatorSettings.model_validate(found)
+        settings = OperatorSettings.model_validate(found)
     except ValidationError as error:
-        faults = [Fault(PREFIX + str(fault["loc"][0]).upper(), expected(fault)) for fault in error.errors()]
-        raise Invalid("the operator's settings do not hold", code="settings", faults=faults) from error
+        faults += [Fault(_shown(str(fault["loc"][0]), prefix), expected(fault)) for fault in error.errors()]
+    if faults:
+        raise Invalid("the operator's settings do not hold", code="settings", faults=faults)
+    return settings
+
+
+def _name(asked: str) -> str:
+    return asked.lower().replace("-", "_")
+
+
+def _shown(name: str, prefix: str) -> str:
+    return prefix + name.upper() if prefix else name

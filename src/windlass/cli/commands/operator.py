@@ -1,5 +1,6 @@
 """`windlass operator manifest|install`: the CRDs, rights and Deployment, printed or applied."""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 _IMAGE = f"windlass:{__version__}"
 _ENV = "KEY=VALUE"
+Reader = Callable[[Mapping[str, str]], Mapping[str, str]]
+"""Judges settings and answers the operator's variables; the operator's own, handed in as the context's object."""
 
 
 def _options(function: Any) -> Any:
@@ -34,11 +37,13 @@ def _options(function: Any) -> Any:
 
 @click.command()
 @_options
-def manifest(image: str, namespace: str, settings: tuple[str, ...], crds_only: bool) -> None:
+@click.pass_obj
+def manifest(read: Reader, image: str, namespace: str, settings: tuple[str, ...], crds_only: bool) -> None:
     """Print what `install` would apply, as YAML for kubectl or a repository."""
     import yaml
 
-    say(yaml.safe_dump_all(_documents(image, namespace, settings, crds_only), sort_keys=False).rstrip())
+    documents = _documents(image, namespace, _variables(read, settings), crds_only)
+    say(yaml.safe_dump_all(documents, sort_keys=False).rstrip())
 
 
 @click.command()
@@ -47,8 +52,15 @@ def manifest(image: str, namespace: str, settings: tuple[str, ...], crds_only: b
     "--kubeconfig", type=click.Path(path_type=Path, exists=True), help="Else KUBECONFIG, else ~/.kube/config."
 )
 @click.option("--context", help="One of its contexts.")
+@click.pass_obj
 def install(
-    image: str, namespace: str, settings: tuple[str, ...], crds_only: bool, kubeconfig: Path | None, context: str | None
+    read: Reader,
+    image: str,
+    namespace: str,
+    settings: tuple[str, ...],
+    crds_only: bool,
+    kubeconfig: Path | None,
+    context: str | None,
 ) -> None:
     """Apply CRDs, rights and Deployment to a cluster; safe to repeat, and the way to upgrade."""
     import anyio
@@ -57,22 +69,25 @@ def install(
         from windlass.client.kube.api import read_config
     except ImportError as exc:
         raise click.ClickException("this needs two more packages: pip install 'windlass[k8s]'") from exc
-    anyio.run(_apply, read_config(kubeconfig, context), _documents(image, namespace, settings, crds_only))
+    documents = _documents(image, namespace, _variables(read, settings), crds_only)
+    anyio.run(_apply, read_config(kubeconfig, context), documents)
 
 
-def _documents(image: str, namespace: str, settings: tuple[str, ...], crds_only: bool) -> "list[Document]":
+def _documents(image: str, namespace: str, environment: Mapping[str, str], crds_only: bool) -> "list[Document]":
     from windlass.wire.kube.install import crds, everything
 
-    if crds_only:
-        return crds()
-    return everything(image, namespace=namespace, environment=dict(_variable(text) for text in settings))
+    return crds() if crds_only else everything(image, namespace=namespace, environment=environment)
 
 
-def _variable(text: str) -> tuple[str, str]:
+def _variables(read: Reader, settings: tuple[str, ...]) -> Mapping[str, str]:
+    return read(dict(_pair(text) for text in settings)) if settings else {}
+
+
+def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise click.BadParameter(f"expected {_ENV}, found {text!r}", param_hint="--set")
-    return f"WINDLASS_OPERATOR_{name.upper()}", value
+    return name, value
 
 
 async def _apply(config: Any, documents: "list[Document]") -> None:
