@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 from tests.cli.cluster import CORE, JOBS, Cluster, Shell, a_cluster
+from tests.parts.waiting import wait_for
 
+from windlass.cli.unseen import unseen_told
 from windlass.client.kube.api import KubeApi, read_config
+from windlass.client.kube.home import KubeClient
 from windlass.wire.kube import kinds
 
 
@@ -123,3 +126,18 @@ async def test_any_other_number_is_sent_as_one(cluster: Cluster, shell: Shell) -
     async with KubeApi(read_config(shell.config)) as api:
         await api.merge(kinds.JOBS, cluster.job("it")["metadata"]["name"], {"spec": {"n": Decimal("0.05")}}, "lab")
     assert cluster.bodies == [b'{"spec":{"n":0.05}}']
+
+
+def test_who_waits_where_no_operator_is_learns_so_and_goes_on_waiting(
+    cluster: Cluster, shell: Shell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.job("it")
+    client = KubeClient(read_config(shell.config))
+    said = []
+    with unseen_told(client, "it", seconds=0):
+        wait_for(lambda: said.append(capsys.readouterr().err) or "operator" in "".join(said), 30, "it to be said")
+    where = "kubectl -n windlass-system get deployment windlass-operator"
+    assert "".join(said) == f"no operator has looked at it yet; `{where}` shows whether there is one\n"
+    cluster.job("it", phase="Pending")
+    assert client.unseen("it") == ""
+    client.close()

@@ -11,6 +11,7 @@ from windlass.cli.interrupts import Detached, Interrupts
 from windlass.cli.output import LogWriter, can_redraw, is_coloured, note
 from windlass.cli.render.table import pill
 from windlass.cli.render.values import STATE_COLOUR, detail, is_over, name_of, ran, state_of
+from windlass.cli.unseen import unseen_told
 from windlass.client.client import BEGINNING, Client
 from windlass.client.documents import Manifest
 from windlass.core.errors import NotFound, WindlassError
@@ -27,7 +28,7 @@ def follow_to_end(client: Client, job: Manifest, *, is_quiet: bool = False, is_r
     with Announcer(client, uid, is_shown=is_shown) as announcer:
         interrupts = Interrupts(name, lambda: client.another().cancel(uid), asking=announcer.still)
         try:
-            with interrupts.handled():
+            with interrupts.handled(), unseen_told(client, uid, still=announcer.still):
                 ended = _print_until_over(client, job, announcer, interrupts)
         except BrokenPipeError:
             announcer.hush()

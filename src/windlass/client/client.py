@@ -76,6 +76,10 @@ class Client(Governing, Pooling):
     def job(self, ref: str) -> Manifest:
         return cast(Manifest, self._get(_job(ref)))
 
+    def unseen(self, ref: str) -> str:
+        """Why nobody has looked at the job yet, where that can be; a server has, when it took it."""
+        return ""
+
     def page(self, **query: str | int | bool | list[str] | None) -> Page:
         """`state`, `kind`, `label`, `name`, `limit`, `cursor`, `order`, `active`: as the API names them."""
         return cast(Page, self._get(JOBS, query))

@@ -13,6 +13,7 @@ from windlass.cli.names import job_argument
 from windlass.cli.output import can_redraw, is_coloured, note, say, width
 from windlass.cli.render import lists, table
 from windlass.cli.render.values import clock_time, first_line, is_over, state_of
+from windlass.cli.unseen import unseen_told
 from windlass.client.client import Client
 from windlass.client.documents import Happening, Manifest
 
@@ -36,11 +37,12 @@ def watch(ctx: click.Context, job: str | None) -> None:
 
 def watch_one(client: Client, job: Manifest) -> None:
     uid = job["metadata"]["uid"]
-    for event in client.follow_happenings(uid):
-        say(_happening_line(event))
-        job = client.job(uid)
-        if is_over(job):
-            break
+    with unseen_told(client, uid):
+        for event in client.follow_happenings(uid):
+            say(_happening_line(event))
+            job = client.job(uid)
+            if is_over(job):
+                break
     note(summary(job, time.time()))
 
 

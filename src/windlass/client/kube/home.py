@@ -36,7 +36,7 @@ from windlass.core.errors import Conflict, Invalid, NotFound, WindlassError
 from windlass.core.model.job import JobSpec
 from windlass.core.model.submission import Submission
 from windlass.wire.job import read_manifest
-from windlass.wire.kube.names import CANCEL, EXPIRES, JOB_LABEL, KIND, owner_uid, volume_name
+from windlass.wire.kube.names import CANCEL, EXPIRES, JOB_LABEL, KIND, NAMESPACE, OPERATOR, owner_uid, volume_name
 from windlass.wire.kube.status import read_time
 from windlass.wire.kube.volume import claim
 from windlass.wire.names import read_artifact_path
@@ -102,6 +102,13 @@ class KubeClient(Client):
 
     def job(self, ref: str) -> Manifest:
         return self._shown(self._found(ref))
+
+    def unseen(self, ref: str) -> str:
+        """An operator writes a status as soon as it has looked."""
+        if self._found(ref).get("status"):
+            return ""
+        where = f"kubectl -n {NAMESPACE} get deployment {OPERATOR}"
+        return f"no operator has looked at it yet; `{where}` shows whether there is one"
 
     def page(self, **query: Any) -> Page:
         items, version = self._door.list(JOBS, self.namespace)
