@@ -141,3 +141,25 @@ def test_who_waits_where_no_operator_is_learns_so_and_goes_on_waiting(
     cluster.job("it", phase="Pending")
     assert client.unseen("it") == ""
     client.close()
+
+
+def test_where_there_never_was_a_job_no_time_to_live_has_passed(cluster: Cluster, shell: Shell) -> None:
+    for words in (("download", "it", "x"), ("debug", "it")):
+        done = shell("egpu", *words)
+        said = "error: there is neither a job it nor a volume of one in namespace lab\n"
+        assert (done.returncode, said in done.stderr) == (3, True), done.stderr
+    cluster.job("it", phase="Succeeded", attempt=1)
+    assert "its time-to-live has passed" in shell("egpu", "download", "it", "x").stderr
+    cluster.job("it", phase="Pending")
+    assert "the operator makes it before the job starts" in shell("egpu", "download", "it", "x").stderr
+
+
+@pytest.mark.parametrize("verb", ["release", "cancel"])
+def test_a_job_that_is_over_is_neither_released_nor_cancelled(cluster: Cluster, shell: Shell, verb: str) -> None:
+    cluster.job("it", phase="Failed", reason="ExitCode", attempt=1)
+    done = shell("windlass", verb, "it")
+    assert (done.returncode, done.stdout, done.stderr) == (5, "", "error: job it is over: FAILED\n")
+
+
+def test_a_verb_that_only_a_server_has_names_all_that_leads_to_a_cluster(shell: Shell) -> None:
+    assert "leave out --kubeconfig, --context, -n and WINDLASS_HOME" in shell("windlass", "get", "nodes").stderr

@@ -29,7 +29,7 @@ from windlass.client.documents import (
 )
 from windlass.client.kube.api import CLAIMS, EVENTS, JOBS
 from windlass.client.kube.door import KubeDoor
-from windlass.client.kube.lines import KubeLog
+from windlass.client.kube.lines import OVER, KubeLog
 from windlass.client.kube.side import SidePods
 from windlass.client.transport import Transport
 from windlass.core.errors import Conflict, Invalid, NotFound, WindlassError
@@ -118,13 +118,13 @@ class KubeClient(Client):
         return {"items": shown, "next": None, "revision": int(version) if version.isdecimal() else 0}
 
     def cancel(self, ref: str) -> Manifest:
-        name = self._found(ref)["metadata"]["name"]
+        name = self._alive(ref)["metadata"]["name"]
         return self._shown(
             self._door.merge(JOBS, name, {"metadata": {"annotations": {CANCEL: "true"}}}, self.namespace)
         )
 
     def release(self, ref: str) -> Manifest:
-        name = self._found(ref)["metadata"]["name"]
+        name = self._alive(ref)["metadata"]["name"]
         return self._shown(self._door.merge(JOBS, name, {"spec": {"suspend": False}}, self.namespace))
 
     def delete(self, ref: str, *, volume: bool = False) -> None:
@@ -259,14 +259,27 @@ class KubeClient(Client):
         self._names[found["metadata"]["uid"]] = name
         return found
 
+    def _alive(self, ref: str) -> Document:
+        found = self._found(ref)
+        status = self._shown(found)["status"]
+        if status.get("phase") in OVER:
+            words = f"job {found['metadata']['name']} is over: {status.get('state')}"
+            raise Conflict(words, code="already-over")
+        return found
+
     def _volume_of(self, ref: str) -> str:
         """The job's name, when its volume is there: also after the job is gone."""
         name = self._names.get(ref, ref)
-        if self._door.get(CLAIMS, volume_name(name), self.namespace) is None:
-            raise NotFound(
-                f"there is no volume {volume_name(name)}", code="volume-not-found", hint="its time-to-live has passed"
-            )
-        return name
+        volume = volume_name(name)
+        if self._door.get(CLAIMS, volume, self.namespace) is not None:
+            return name
+        job = self._door.get(JOBS, name, self.namespace)
+        if job is None:
+            words = f"there is neither a job {name} nor a volume of one in namespace {self.namespace}"
+            raise NotFound(words, hint="`egpu list` shows jobs; -n names another namespace")
+        is_over = job.get("status", {}).get("phase") in OVER
+        hint = "its time-to-live has passed" if is_over else "the operator makes it before the job starts"
+        raise NotFound(f"there is no volume {volume}", code="volume-not-found", hint=hint)
 
     def _make_volume(self, job: Document) -> None:
         metadata = job["metadata"]
@@ -303,7 +316,9 @@ class _NoServer:
 
     def __getattr__(self, name: str) -> NoReturn:
         raise Invalid(
-            "there is no Windlass server on this home, only a cluster", code="home", hint="leave out --context and -n"
+            "there is no Windlass server on this home, only a cluster",
+            code="home",
+            hint="leave out --kubeconfig, --context, -n and WINDLASS_HOME",
         )
 
 
