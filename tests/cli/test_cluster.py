@@ -35,15 +35,16 @@ def large(directory: Path) -> Path:
     return directory
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_an_interrupted_upload_ends_in_one_line_and_takes_the_job_back(
-    cluster: Cluster, shell: Shell, tmp_path: Path
+    cluster: Cluster, shell: Shell, tmp_path: Path, number: int, code: int
 ) -> None:
     cluster.stuck = "tee"
     process = shell.start("egpu", "create", "it", "--project-dir", str(large(tmp_path / "code")))
     assert cluster.has_begun.wait(30)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, err = process.communicate(timeout=30)
-    assert (process.returncode, err.strip()) == (130, "the upload did not finish; taking it back")
+    assert (process.returncode, err.strip()) == (code, "the upload did not finish; taking it back")
     assert (cluster.names(JOBS), cluster.names(f"{CORE}/pods")) == ([], [])
 
 

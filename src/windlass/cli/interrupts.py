@@ -98,6 +98,24 @@ class Interrupts:
 
 
 @contextmanager
+def endings_raised() -> Iterator[None]:
+    """SIGTERM and SIGHUP as exceptions, as Ctrl-C is one, so that what was begun is taken back. One that whoever started us
+    has told us to ignore, as `nohup` does, stays ignored."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    heeded = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is signal.SIG_DFL]
+    for one in heeded:
+        signal.signal(one, end)
+    try:
+        yield
+    finally:
+        for one in heeded:
+            signal.signal(one, signal.SIG_DFL)
+
+
+@contextmanager
 def _by_key() -> Iterator[None]:
     """Keys come as they are typed, and unseen. What was typed before the question was no answer to it."""
     saved = termios.tcgetattr(0)

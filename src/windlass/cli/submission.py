@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from windlass.cli.interrupts import endings_raised
 from windlass.cli.output import can_redraw, note
 from windlass.cli.progress import transfer
 from windlass.cli.render.values import bytes_of, name_of
@@ -45,14 +46,14 @@ def submit(client: Client, document: Document, project: Path | None, *, is_quiet
         note(
             f"not uploaded, being special files or links that lead outside: {', '.join(packed.skipped[:5])}{_more(packed.skipped)}"
         )
-    job = client.create({**document, "spec": {**document["spec"], "suspend": True}})
-    uid = job["metadata"]["uid"]
-    try:
-        return _fill_and_release(client, job, packed, is_quiet=is_quiet)
-    except BaseException:
-        note(f"the upload did not finish; taking {name_of(job)} back")
-        _take_back(client, uid)
-        raise
+    with endings_raised():
+        job = client.create({**document, "spec": {**document["spec"], "suspend": True}})
+        try:
+            return _fill_and_release(client, job, packed, is_quiet=is_quiet)
+        except BaseException:
+            note(f"the upload did not finish; taking {name_of(job)} back")
+            _take_back(client, job["metadata"]["uid"])
+            raise
 
 
 def _fill_and_release(client: Client, job: Manifest, packed: Any, *, is_quiet: bool) -> Manifest:
