@@ -136,9 +136,10 @@ def a_cluster() -> Iterator[Cluster]:
         asyncio.set_event_loop(loop)
         task = loop.create_task(serve())
         loop.run_forever()
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            loop.run_until_complete(task)
+        left = [task, *asyncio.all_tasks(loop)]
+        for one in left:
+            one.cancel()
+        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()

@@ -164,3 +164,19 @@ def test_a_job_that_is_over_is_neither_released_nor_cancelled(cluster: Cluster, 
 
 def test_a_verb_that_only_a_server_has_names_all_that_leads_to_a_cluster(shell: Shell) -> None:
     assert "leave out --kubeconfig, --context, -n and WINDLASS_HOME" in shell("windlass", "get", "nodes").stderr
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("wget: server returned error: HTTP/1.1 404 Not Found\n", "server returned error: HTTP/1.1 404 Not Found"),
+        ("wget: bad address 'x.test'\n", "bad address 'x.test'"),
+    ],
+)
+def test_an_address_that_has_no_such_file_is_not_to_be_tried_again(
+    cluster: Cluster, shell: Shell, said: str, shown: str
+) -> None:
+    cluster.failing["wget"] = (1, said)
+    done = shell("egpu", "copy-file", "it", "http://x.test/cat.jpg")
+    assert (done.returncode, done.stderr) == (1, f"error: the address did not give the file: {shown}\n")
+    assert cluster.commands[-1][0] == "rm"

@@ -15,6 +15,7 @@ from windlass.client.kube.api import JOBS, PODS
 from windlass.client.kube.door import Done, KubeDoor
 from windlass.client.pack import Project, SingleFile
 from windlass.core.errors import Conflict, NotFound, Unavailable, WindlassError
+from windlass.ports.fetcher import FetchFailed
 from windlass.wire.kube.names import Document
 from windlass.wire.kube.pod import PodPolicy, side_pod
 from windlass.wire.names import ARTIFACTS
@@ -25,6 +26,9 @@ LOOK_SECONDS: Final = 0.2
 LIFE_SECONDS: Final = 3600
 """A pod that its command line forgot ends by itself."""
 HOPELESS: Final = frozenset({"ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError"})
+
+_SHELLS_OWN: Final = 126
+"""From here on an exit code tells of a program that could not be run, or was killed."""
 
 
 class SidePods:
@@ -73,7 +77,7 @@ class SidePods:
     def fetch(self, job: str, url: str, target: str) -> tuple[int, str]:
         """Download a URL into the volume; its size and digest."""
         with self.open(job, "copy") as pod, self._arriving(pod) as temporary:
-            self._do(pod, ["wget", "-q", "-O", temporary, "--", url])
+            self._fetch(pod, url, temporary)
             size = int(self._do(pod, ["stat", "-c", "%s", temporary]).stdout)
             digest = self._do(pod, ["sha256sum", temporary]).stdout.split()[0].decode()
             self._do(pod, ["mkdir", "-p", target.rpartition("/")[0]])
@@ -119,11 +123,22 @@ class SidePods:
         if arrived != digest:
             raise Conflict("something else arrived than was sent", code="digest-mismatch", hint="try again")
 
+    def _fetch(self, pod: str, url: str, path: str) -> None:
+        """What the address says no to, it says no to again: as the server's own fetching has it."""
+        done = self._door.run(pod, self._namespace, ["wget", "-q", "-O", path, "--", url])
+        if done.exit_code >= _SHELLS_OWN:
+            raise Unavailable(f"wget in pod {pod} ended with {done.exit_code}: {_said(done)}", code="side-pod")
+        if done.exit_code:
+            said = _said(done).removeprefix("wget: ")
+            is_status = "server returned error" in said
+            raise FetchFailed(
+                f"the address did not give the file: {said}", code="fetch-status" if is_status else "fetch-failed"
+            )
+
     def _do(self, pod: str, command: Sequence[str]) -> Done:
         done = self._door.run(pod, self._namespace, command)
         if done.exit_code:
-            said = done.stderr.decode(errors="replace").strip()
-            raise Unavailable(f"{command[0]} in pod {pod} ended with {done.exit_code}: {said}", code="side-pod")
+            raise Unavailable(f"{command[0]} in pod {pod} ended with {done.exit_code}: {_said(done)}", code="side-pod")
         return done
 
     def _until_running(self, pod: str) -> None:
@@ -139,6 +154,10 @@ class SidePods:
         raise Unavailable(
             f"pod {pod} did not start: {_why(found)}", code="side-pod", hint="kubectl describe pod says more"
         )
+
+
+def _said(done: Done) -> str:
+    return done.stderr.decode(errors="replace").strip()
 
 
 def _is_hopeless(pod: Document) -> bool:
