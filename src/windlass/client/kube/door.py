@@ -7,11 +7,11 @@ What it shares with `api` are the paths and the meaning of refusals. A terminal 
 import json
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
+import anyio
 import httpx2
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from lightkube.config.client_adapter import AsyncClient, Client, ConnectionParams
@@ -203,9 +203,8 @@ class PodTerminal:
         self._portal = portal
         self._socket = socket
         self._silence = silence
-        self._doing = threading.RLock()
-        """Re-entrant: a signal's handler may have interrupted the one who holds it."""
-        self._pending: set[Future[Any]] = set()
+        self._under_way: set[anyio.CancelScope] = set()
+        """The event loop's: a signal may come between the beginning of a call and whatever its caller does next."""
         self._is_abandoned = False
         self.exit_code: int | None = None
         self.has_spoken = False
@@ -243,30 +242,33 @@ class PodTerminal:
 
     def abandon(self) -> None:
         """At once, without the words that part with the other side: it may be one that hears nothing any more."""
-        with self._doing:
-            self._is_abandoned = True
-            for future in tuple(self._pending):
-                future.cancel()
+        self._is_abandoned = True
         with suppress(Exception):
+            self._portal.call(self._cancel_all)
             self._portal.call(self._socket.stream.aclose)
+
+    def _cancel_all(self) -> None:
+        for scope in tuple(self._under_way):
+            scope.cancel()
 
     def _do(self, call: Callable[..., Awaitable[Any]], *arguments: Any) -> Any:
         """On the event loop. Whatever ends it there, also that the loop has ended, is a way that broke."""
         try:
-            with self._doing:
-                if self._is_abandoned:
-                    raise Unavailable("the connection to the pod is closed", code="kube-unavailable")
-                future = self._portal.start_task_soon(call, *arguments)
-                self._pending.add(future)
-        except RuntimeError as exc:
-            raise broken(exc) from exc
-        try:
-            return future.result()
+            return self._portal.call(self._run, call, *arguments)
+        except Unavailable:
+            raise
         except Exception as exc:
             raise broken(exc) from exc
-        finally:
-            future.cancel()  # when it is we who stop waiting
-            self._pending.discard(future)
+
+    async def _run(self, call: Callable[..., Awaitable[Any]], *arguments: Any) -> Any:
+        with anyio.CancelScope() as scope:
+            self._under_way.add(scope)
+            try:
+                if not self._is_abandoned:
+                    return await call(*arguments)
+            finally:
+                self._under_way.discard(scope)
+        raise Unavailable("the connection to the pod is closed", code="kube-unavailable")
 
 
 def _feed(terminal: PodTerminal, content: Iterable[bytes], failed: list[Exception]) -> None:
