@@ -135,7 +135,8 @@ class Nodes:
         if slot is not None:
             slot.hold(run)
             _list(slot)
-            self._told.clear()
+            if self._told:
+                self._told.clear()
 
     def renew(self, run: Run) -> None:
         """One that is held has changed, but not in what it holds."""
@@ -149,7 +150,8 @@ class Nodes:
         if slot is not None:
             slot.release(run)
             _list(slot)
-            self._told.clear()
+            if self._told:
+                self._told.clear()
 
     def pools(self, shape: Shape) -> frozenset[PoolId]:
         """Those with nodes, or that could grow some; without what its tenant must not know of."""
@@ -311,14 +313,17 @@ class Nodes:
                 refused.update(_small_or_shut(shape, kind))
         return tuple((reason, count) for reason, count in refused.most_common() if count) or (("no node", 0),)
 
-    def _full_or_small(self, shape: Shape, kind: NodeClass) -> Counter[str]:
+    def _full_or_small(self, shape: Shape, kind: NodeClass) -> dict[str, int]:
         """Its nodes are counted as if all were of a size; then those that are too small are taken out again.
 
         Of many it is not looked what each was counted as, but taken to be what it is too small in: that costs the same for any
         number, and can be wrong only about how the others divide.
         """
-        refused = Counter(dict(kind.refusals(shape.needs)))
+        counted = {reason: count for reason, count in kind.refusals(shape.needs) if count}
         small = kind.too_small(shape.needs)
+        if not small:  # as nearly always
+            return counted
+        refused = Counter(counted)
         are_few = sum(map(len, small.values())) <= _LOOKED_AT_MAX
         for what, nodes in small.items():
             refused[f"{what}{TOO_SMALL}"] = len(nodes)
