@@ -12,9 +12,10 @@ TOOL = Path(__file__).resolve().parents[2] / "tools" / "compile"
 PASSED_BY_EVERY_DECISION = (
     *("admission/quota", "admission/usage"),
     *("fairness/lanes", "fairness/ledger", "fairness/order", "fairness/queue", "fairness/standings"),
-    *("placement/classes", "placement/nodes", "placement/rooms"),
+    *("lifecycle/job", "lifecycle/run", "metering", "model/calendar", "model/ids", "model/naming"),
+    *("placement/classes", "placement/nodes", "placement/reservation", "placement/rooms", "placement/shortage"),
     *("world/accounts", "world/facts", "world/finish", "world/gate", "world/journal", "world/offers", "world/place"),
-    *("world/spending", "world/submit", "world/tables", "world/world"),
+    *("world/spending", "world/submit", "world/tables", "world/timers", "world/world"),
 )
 
 

@@ -15,7 +15,6 @@ from windlass.core.model.money import PriceBook
 from windlass.core.model.node import NodeState
 from windlass.core.model.pool import Measure, Pool, Trigger, WorkerState
 from windlass.core.model.resources import Resources
-from windlass.core.model.spending import total_id
 from windlass.core.model.volume import VolumeState
 from windlass.core.placement.nodes import Waiting
 from windlass.core.scaling import ScalingStep
@@ -25,6 +24,7 @@ from windlass.core.world.growth import give_up, scale, scale_by_hand
 from windlass.core.world.place import place
 from windlass.core.world.pools import change_pool, create_pool, delete_pool
 from windlass.core.world.records import WorkerOver
+from windlass.core.world.spending import total_id
 from windlass.core.world.submit import submit
 from windlass.core.world.workers import bury, cordon, drain, join_node, uncordon
 from windlass.core.world.world import World

@@ -13,13 +13,13 @@ from windlass.core.model.ids import Millis, PoolId, TenantId, VolumeId
 from windlass.core.model.job import Job
 from windlass.core.model.money import Micros, PriceBook, Prices
 from windlass.core.model.run import Run, RunState
-from windlass.core.model.spending import total_id
 from windlass.core.model.tenant import Budget, Tenant
 from windlass.core.world.expiry import expire
 from windlass.core.world.facts import observe
 from windlass.core.world.finish import doom
 from windlass.core.world.place import place
 from windlass.core.world.records import KEPT, PRICES_KEY, Table, VolumeStored, decode, encode
+from windlass.core.world.spending import total_id
 from windlass.core.world.submit import submit
 from windlass.core.world.tenants import delete_tenant
 from windlass.core.world.workers import cordon, uncordon

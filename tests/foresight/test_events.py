@@ -29,12 +29,12 @@ from windlass.core.model.money import Micros
 from windlass.core.model.node import NodeState
 from windlass.core.model.pool import Worker
 from windlass.core.model.run import RunState
-from windlass.core.model.spending import DayTotal, PoolTotal, total_id
+from windlass.core.model.spending import DayTotal, PoolTotal
 from windlass.core.model.tenant import Budget, Tenant
 from windlass.core.model.views import EventQuery
 from windlass.core.world.facts import observe
 from windlass.core.world.records import Table, WorkerOver, encode, store_key
-from windlass.core.world.spending import check_budget
+from windlass.core.world.spending import check_budget, total_id
 from windlass.core.world.workers import join_node
 from windlass.ports.store import Change
 from windlass.testing.builders import a_node

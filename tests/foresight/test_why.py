@@ -19,11 +19,12 @@ from windlass.core.model.money import Micros
 from windlass.core.model.node import Node, NodeState
 from windlass.core.model.pool import Worker
 from windlass.core.model.resources import Resources
-from windlass.core.model.spending import DayTotal, PoolTotal, total_id
+from windlass.core.model.spending import DayTotal, PoolTotal
 from windlass.core.model.tenant import Budget, BurstPolicy, Quota, QuotaPolicy, Tenant
 from windlass.core.model.views import EventQuery
 from windlass.core.world.bursts import ask_burst, end_burst
 from windlass.core.world.records import Table
+from windlass.core.world.spending import total_id
 from windlass.core.world.workers import join_node
 from windlass.ports.runtime import ImageUnavailable
 from windlass.testing.provisioner import MemoryProvisioner

@@ -222,7 +222,7 @@ def _offers(world: World, tenant: TenantId) -> list[PoolOffer]:
         PoolOffer(
             pool=pool,
             largest=tuple(node.capacity for node in nodes if node.pool == pool),
-            prices=world.tables.prices.book(owner.tier, pool),
+            prices=world.tables.book(tenant, pool),
         )
         for pool in sorted({node.pool for node in nodes})
     ]

@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec import Struct, json
 
 from windlass.core.model.job import Job, JobSpec, JobState
-from windlass.core.model.volume import volume_name
+from windlass.core.model.naming import volume_name
 from windlass.wire.job import API_VERSION
 from windlass.wire.render import Wall, job_manifest, spec_of_job, timestamp
 

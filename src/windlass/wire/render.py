@@ -13,12 +13,12 @@ from windlass.core.fairness.deadlines import sla_state
 from windlass.core.model.hook import Hook, HookState
 from windlass.core.model.ids import Millis, PoolId, run_id
 from windlass.core.model.job import Job, JobKind, JobSpec, JobState
+from windlass.core.model.naming import volume_name
 from windlass.core.model.resources import Resources
 from windlass.core.model.run import Run
 from windlass.core.model.secret import SecretFile, SecretVariable
 from windlass.core.model.submission import Submission
 from windlass.core.model.views import Asked, Event, NodeView, VolumeView
-from windlass.core.model.volume import volume_name
 from windlass.wire.job import API_VERSION, SLA_CLASSES, VOLUME_TTL
 from windlass.wire.quantities import write_bytes, write_cpu, write_seconds
 

@@ -149,16 +149,10 @@ def _end(world: World, run: Run, now: Millis) -> None:
     observe(world, fact, now=now)
 
 
-class _WakingTimers(Timers):
-    def add(self, at: Millis, due: Due, key: str) -> None:
-        if due in _WAKING:
-            super().add(at, due, key)
-
-
 @contextmanager
 def _waking_timers(world: World) -> Iterator[None]:
     real = world.tables.timers
-    imagined = _WakingTimers()
+    imagined = Timers(only=_WAKING)
     for at, due, key in real.pending():
         imagined.add(at, due, key)
     world.tables.timers = imagined

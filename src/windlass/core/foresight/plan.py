@@ -195,8 +195,7 @@ def _unplaced(world: World, job: Job, after: Foreseen, span: Millis) -> Planned:
 
 def _priced(world: World, job: Job, found: Planned, pool: PoolId, factor: int = 1000) -> Planned:
     """With what it costs there, and no longer than that lets it run."""
-    tenant = world.tables.tenants.get(job.tenant)
-    prices = world.tables.prices.book(tenant.tier if tenant is not None else "", pool)
+    prices = world.tables.book(job.tenant, pool)
 
     def price(span: Millis) -> Micros:
         return Micros(cost(job.shape.needs, span, prices) * factor // 1000)

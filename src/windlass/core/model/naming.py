@@ -1,9 +1,11 @@
-"""Names for jobs whose owner gave none: two words and the end of the uid, so that people can say them and none repeats."""
+"""Names that are made: of a volume, and of jobs whose owner gave none: two words and the end of the uid, so that people can say
+them and none repeats."""
 
 from typing import Final
 
 from windlass.core.model.ids import JobId
 
+VOLUME_PREFIX: Final = "artifacts-"
 _FIRST: Final = [
     "amber",
     "able",
@@ -129,6 +131,11 @@ _SECOND: Final = [
     "wave",
     "wharf",
 ]
+
+
+def volume_name(job_name: str) -> str:
+    """What people see and say, on every home."""
+    return f"{VOLUME_PREFIX}{job_name}"
 
 
 def made_up_name(job: JobId) -> str:

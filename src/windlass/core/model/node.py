@@ -18,7 +18,8 @@ class NodeState(StrEnum):
     REMOVED = "removed"
 
 
-_ACTIVE: Final = NodeState.ACTIVE
+ACTIVE: Final = NodeState.ACTIVE
+"""By a name of its own, as `PENDING`."""
 
 
 class Node(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -38,4 +39,4 @@ class Node(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def takes_runs(self) -> bool:
-        return self.state is _ACTIVE
+        return self.state is ACTIVE

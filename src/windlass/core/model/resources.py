@@ -24,14 +24,5 @@ class Resources(Struct, frozen=True, omit_defaults=True, gc=False, cache_hash=Tr
     def fits_in(self, room: "Resources") -> bool:
         return self.cpu_millis <= room.cpu_millis and self.memory_bytes <= room.memory_bytes and self.gpus <= room.gpus
 
-    def lacks(self, room: "Resources") -> tuple[str, ...]:
-        """The names of what does not fit, in the order people care about."""
-        pairs = (
-            ("gpu", self.gpus, room.gpus),
-            ("cpu", self.cpu_millis, room.cpu_millis),
-            ("memory", self.memory_bytes, room.memory_bytes),
-        )
-        return tuple(name for name, need, have in pairs if need > have)
-
 
 NOTHING = Resources()

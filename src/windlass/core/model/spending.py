@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from windlass.core.model.calendar import Day, Month, show_day
+from windlass.core.model.calendar import Day, Month
 from windlass.core.model.ids import Millis, PoolId, TenantId
 from windlass.core.model.money import Micros
 
@@ -58,8 +58,3 @@ class BudgetMark(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def highest(self) -> int:
         return max((one.threshold for one in self.passed), default=0)
-
-
-def total_id(tenant: TenantId, day: Day) -> str:
-    """Its key in the World's table."""
-    return f"{tenant}/{show_day(day)}"

@@ -1,14 +1,12 @@
 """Named storage of a job (`artifacts-<job>`): outlives its run, has its own TTL, is found by uid alone."""
 
 from enum import StrEnum
-from typing import Final
 
 from msgspec import Struct
 
 from windlass.core.model.ids import JobId, Millis, NodeId, PoolId, TenantId, VolumeId
 from windlass.core.model.job import Input
-
-_NAMED: Final = "artifacts-"
+from windlass.core.model.naming import VOLUME_PREFIX
 
 
 class VolumeState(StrEnum):
@@ -47,7 +45,7 @@ class Volume(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     @property
     def job_name(self) -> str:
         """For people."""
-        return self.name.removeprefix(_NAMED)
+        return self.name.removeprefix(VOLUME_PREFIX)
 
 
 def doomed_on(volume: Volume) -> frozenset[NodeId]:
@@ -55,8 +53,3 @@ def doomed_on(volume: Volume) -> frozenset[NodeId]:
     is_dropping = volume.state is VolumeState.DROPPING
     here = {volume.node} if is_dropping and volume.node is not None else set()
     return frozenset(here | set(volume.left_on if is_dropping or volume.expires_at is not None else ()))
-
-
-def volume_name(job_name: str) -> str:
-    """What people see and say, on every home."""
-    return f"{_NAMED}{job_name}"

@@ -8,6 +8,7 @@ from windlass.core.model.node import Node
 from windlass.core.model.resources import Resources
 from windlass.core.model.shape import Shape
 from windlass.core.placement.rooms import Room, Rooms
+from windlass.core.placement.shortage import fits, lacks
 from windlass.core.placement.spot import IN_USE, SLOTS_USED
 
 _ANSWERS_KEPT: Final = 1_000
@@ -48,7 +49,7 @@ class NodeClass:
             del self._sizes[node.capacity]
 
     def fits_ever(self, needs: Resources) -> bool:
-        return any(needs.fits_in(capacity) for capacity in self._sizes)
+        return any(fits(needs, capacity) for capacity in self._sizes)
 
     def too_small(self, needs: Resources) -> dict[str, list[NodeId]]:
         """Those that would not take it with nothing on them either, by the first thing they lack."""
@@ -56,7 +57,7 @@ class NodeClass:
         if found is None:
             found = {}
             for capacity, nodes in self._sizes.items():
-                short = needs.lacks(capacity)
+                short = lacks(needs, capacity)
                 if short:
                     found.setdefault(short[0], []).extend(nodes)
             if len(self._too_small) >= _ANSWERS_KEPT:

@@ -7,12 +7,13 @@ from itertools import chain, islice
 from typing import Final
 
 from windlass.core.model.ids import NodeId, PoolId, RunId
-from windlass.core.model.node import Node
+from windlass.core.model.node import ACTIVE, Node
 from windlass.core.model.resources import NOTHING, Resources
 from windlass.core.model.run import Run
 from windlass.core.model.shape import Shape
 from windlass.core.placement.classes import ClassKey, Labels, NodeClass, class_of, labels_of, mismatch
 from windlass.core.placement.rooms import Room
+from windlass.core.placement.shortage import lacks
 from windlass.core.placement.spot import IN_USE, SLOTS_USED, TOO_SMALL, Reasons, Spot, Waiting
 
 _ANSWERS_KEPT: Final = 10_000
@@ -24,11 +25,12 @@ _FULL: Final = (SLOTS_USED, f"gpu{IN_USE}", f"cpu{IN_USE}", f"memory{IN_USE}")
 class Slot:
     """One node's ledger of what is held on it."""
 
-    __slots__ = ("free_gpus", "held", "kind", "listed", "node", "room", "version")
+    __slots__ = ("free_gpus", "held", "kind", "listed", "node", "room", "runs_max", "version")
 
     def __init__(self, node: Node, kind: NodeClass) -> None:
         self.node = node
         self.kind = kind
+        self.runs_max = node.runs_max
         capacity = node.capacity
         self.room: Room = (capacity.gpus, capacity.cpu_millis, capacity.memory_bytes)
         """What is free, as it is looked for."""
@@ -212,14 +214,21 @@ class Nodes:
 
     def could_take(self, shape: Shape, node: Node) -> bool:
         """If it were empty."""
-        return node.takes_runs and not self._never(shape, node)
+        return node.state is ACTIVE and not self._never(shape, node)
 
-    def could_use(self, shape: Shape, slot: Slot) -> bool:
+    def could_use_any(self, shape: Shape, slots: list[Slot]) -> bool:
         """What is free there now. As `refusal`, without the words."""
-        needs, (gpus, cpu, memory) = shape.needs, slot.room
-        if needs.cpu_millis > cpu or needs.memory_bytes > memory or needs.gpus > gpus:
-            return False
-        if len(slot.held) >= slot.node.runs_max:
+        needs = shape.needs
+        need_gpus, need_cpu, need_memory = needs.gpus, needs.cpu_millis, needs.memory_bytes
+        for slot in slots:
+            gpus, cpu, memory = slot.room
+            if need_cpu <= cpu and need_memory <= memory and need_gpus <= gpus and self._could_use(shape, slot):
+                return True
+        return False
+
+    def _could_use(self, shape: Shape, slot: Slot) -> bool:
+        """It has room enough; and the rest."""
+        if len(slot.held) >= slot.runs_max:
             return False
         return slot.kind in self._classes_for(shape) if shape.node is None else self.refusal(shape, slot) is None
 
@@ -264,10 +273,10 @@ class Nodes:
         faults = self._mismatch(shape, node)
         if faults:
             return faults[0]
-        short = shape.needs.lacks(node.capacity)
+        short = lacks(shape.needs, node.capacity)
         if short:
             return f"{short[0]}{TOO_SMALL}"
-        return _full(shape, slot) if node.takes_runs else f"node {node.state}"
+        return _full(shape, slot) if node.state is ACTIVE else f"node {node.state}"
 
     def _pick_among(self, shape: Shape, nodes: Iterable[NodeId], besides: NodeId | None) -> Spot | Waiting:
         best: Slot | None = None
@@ -292,7 +301,7 @@ class Nodes:
         found = self._matching.get(shape)
         if found is None:
             kinds = self._classes.values()
-            found = tuple(kind for kind in kinds if kind.node.takes_runs and not self._mismatch(shape, kind.node))
+            found = tuple(kind for kind in kinds if kind.node.state is ACTIVE and not self._mismatch(shape, kind.node))
             if len(self._matching) >= _ANSWERS_KEPT:
                 self._matching.clear()
             self._matching[shape] = found
@@ -341,7 +350,7 @@ class Nodes:
         return mismatch(shape, node, closed=self._closed, given=self._given)
 
     def _never(self, shape: Shape, node: Node) -> tuple[str, ...]:
-        return (*self._mismatch(shape, node), *shape.needs.lacks(node.capacity))
+        return (*self._mismatch(shape, node), *lacks(shape.needs, node.capacity))
 
     def _distance(self, shape: Shape, node: Node) -> tuple[int, ...]:
         """By the kinds of fault; of one as many, a pool that was asked for is nearer than another."""
@@ -361,7 +370,7 @@ def _shortage(shape: Shape, node: Node) -> tuple[int, int, int, int]:
     """Kinds that are short, then how much of each."""
     needs, has = shape.needs, node.capacity
     return (
-        len(needs.lacks(has)),
+        len(lacks(needs, has)),
         max(0, needs.gpus - has.gpus),
         max(0, needs.cpu_millis - has.cpu_millis),
         max(0, needs.memory_bytes - has.memory_bytes),
@@ -370,9 +379,9 @@ def _shortage(shape: Shape, node: Node) -> tuple[int, int, int, int]:
 
 def _full(shape: Shape, slot: Slot) -> str | None:
     """What it has too little of now."""
-    if slot.runs >= slot.node.runs_max:
+    if slot.runs >= slot.runs_max:
         return SLOTS_USED
-    missing = shape.needs.lacks(slot.free)
+    missing = lacks(shape.needs, slot.free)
     return f"{missing[0]}{IN_USE}" if missing else None
 
 
@@ -391,7 +400,7 @@ def _take_out(refused: Counter[str], count: int, *, first: str) -> None:
 
 def _list(slot: Slot) -> None:
     """As its class should have it."""
-    listed = slot.room if len(slot.held) < slot.node.runs_max else None
+    listed = slot.room if len(slot.held) < slot.runs_max else None
     if listed == slot.listed:
         return
     free = slot.kind.free

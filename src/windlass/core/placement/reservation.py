@@ -11,29 +11,15 @@ Where no start can be told, only what the waiting job has enough of already is l
 
 from collections.abc import Iterable
 
-from msgspec import Struct
-
-from windlass.core.model.ids import JobId, Millis, NodeId
+from windlass.core.model.ids import Millis, NodeId
 from windlass.core.model.job import Job
 from windlass.core.model.resources import Resources
 from windlass.core.placement.nodes import Slot
+from windlass.core.placement.promise import Reservation
+from windlass.core.placement.shortage import fits
 
 CANDIDATES_MAX = 64
 """Nodes that are looked at for a promise: it need not be the best, it must be kept."""
-
-
-class Reservation(Struct, frozen=True, kw_only=True):
-    job: JobId
-    node: NodeId
-    start: Millis | None
-    """Promised, if every run there ends when it said it would. None: nobody knows."""
-    spare: Resources
-    """Left over on the node when it has started."""
-    spare_runs: int
-    version: int
-    """Of the node's slot when this was found out."""
-    holds_until: Millis | None
-    """When the first of the runs it counts on is to be over: one that is not has become unpredictable."""
 
 
 def reserve(job: Job, slots: Iterable[Slot], now: Millis) -> Reservation | None:
@@ -53,7 +39,7 @@ def opening(job: Job, slot: Slot, now: Millis) -> Reservation:
         if start is not None and at > start:
             break
         free, runs = free + slot.held[run_id].needs, runs - 1
-        if needs.fits_in(free) and runs < slot.node.runs_max:
+        if fits(needs, free) and runs < slot.runs_max:
             start = at
     if start is None:
         free, runs = slot.free, slot.runs
@@ -62,7 +48,7 @@ def opening(job: Job, slot: Slot, now: Millis) -> Reservation:
         node=slot.node.id,
         start=start,
         spare=_at_least_nothing(free - needs),
-        spare_runs=max(0, slot.node.runs_max - runs - 1),
+        spare_runs=max(0, slot.runs_max - runs - 1),
         version=slot.version,
         holds_until=ending[0][0] if start is not None else None,
     )
@@ -70,7 +56,7 @@ def opening(job: Job, slot: Slot, now: Millis) -> Reservation:
 
 def may_pass(job: Job, promised: Reservation, now: Millis) -> bool:
     """Whether `job`, started now on the promised node, leaves the promise as it is."""
-    if job.shape.needs.fits_in(promised.spare) and promised.spare_runs:
+    if fits(job.shape.needs, promised.spare) and promised.spare_runs:
         return True
     return promised.start is not None and job.timeout_ms is not None and ends_by(job, now) <= promised.start
 

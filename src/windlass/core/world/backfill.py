@@ -7,7 +7,9 @@ from msgspec.structs import replace
 from windlass.core.fairness.lanes import Lane
 from windlass.core.model.ids import Millis, NodeId
 from windlass.core.model.job import Job
-from windlass.core.placement.reservation import CANDIDATES_MAX, Reservation, may_pass, opening, reserve
+from windlass.core.model.node import ACTIVE
+from windlass.core.placement.promise import Reservation
+from windlass.core.placement.reservation import CANDIDATES_MAX, may_pass, opening, reserve
 from windlass.core.placement.spot import Spot, Waiting
 from windlass.core.world.verdict import Yields
 from windlass.core.world.world import World
@@ -89,7 +91,7 @@ def _promised(world: World, first: Job, now: Millis) -> Reservation | None:
     tables = world.tables
     known = tables.reservation
     slot = tables.places.slot(known.node) if known is not None else None
-    if known is None or slot is None or not slot.node.takes_runs:
+    if known is None or slot is None or slot.node.state is not ACTIVE:
         tables.reservation = reserve(first, tables.places.candidates(first.shape, CANDIDATES_MAX), now)
     elif slot.version != known.version or (known.holds_until is not None and known.holds_until <= now):
         tables.reservation = opening(first, slot, now)

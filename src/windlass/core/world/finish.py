@@ -87,6 +87,6 @@ def doom(world: World, volume: Volume, now: Millis) -> None:
 
 
 def _age_volume(world: World, job: Job, now: Millis) -> None:
-    volume = world.tables.volumes.get(job.volume_id)
+    volume = world.tables.volumes.get(job.volume or VolumeId(job.id))
     if volume is not None and volume.state is not _DROPPING:
         world.put(VOLUMES, volume.id, replace(volume, expires_at=Millis(now + job.volume_ttl_ms)))

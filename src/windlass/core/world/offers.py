@@ -20,7 +20,6 @@ class Offers:
         slots = {node: tables.places.slot(node) for node in tables.grown}
         self._slots = [slot for slot in slots.values() if slot is not None]
         self._most = _most(self._slots)
-        self._alike: list[Slot] = []
         self._next: tuple[Band, Entry] | None = None
         if self._slots:
             self._wake_yielding()
@@ -49,27 +48,19 @@ class Offers:
 
     def _wake_yielding(self) -> None:
         """Who made way for somebody is asked in any case: there is room where it was promised, and that may be theirs now."""
-        self._alike = _different(self._slots)
         for band in self._tables.queue.yielding():
             if self._could_use(band):
                 self._tables.queue.unpark(band)
 
     def _seek(self) -> None:
         """The first who could use any of it. If nobody could, nothing is offered any more."""
-        self._alike = _different(self._slots)
         self._next = self._tables.queue.first_parked(self._most, self._could_use)
         if self._next is None:
             self._tables.grown.difference_update(slot.node.id for slot in self._slots)
             self._slots = []
 
     def _could_use(self, band: Band) -> bool:
-        could_use, shape = self._tables.places.could_use, band.shape
-        return any(could_use(shape, slot) for slot in self._alike)
-
-
-def _different(slots: list[Slot]) -> list[Slot]:
-    """One of each kind with the same room."""
-    return list({(slot.kind, slot.room): slot for slot in slots}.values())
+        return self._tables.places.could_use_any(band.shape, self._slots)
 
 
 def _most(slots: list[Slot]) -> Resources:

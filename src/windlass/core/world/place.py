@@ -8,11 +8,12 @@ from msgspec.structs import replace
 from windlass.core.fairness.lanes import Lane
 from windlass.core.lifecycle import job as job_lifecycle
 from windlass.core.lifecycle.job import JobEvent
-from windlass.core.model.ids import Millis, NodeId, run_id
+from windlass.core.model.ids import Millis, NodeId, VolumeId, run_id
 from windlass.core.model.job import Job
+from windlass.core.model.naming import volume_name
 from windlass.core.model.run import Run, Token
 from windlass.core.model.tenant import SHARE
-from windlass.core.model.volume import Volume, VolumeState, volume_name
+from windlass.core.model.volume import Volume, VolumeState
 from windlass.core.placement.reservation import known_end
 from windlass.core.placement.spot import Spot, Waiting
 from windlass.core.world.accounts import charge_run, expected_work
@@ -143,7 +144,7 @@ def _assign(world: World, lane: Lane, job: Job, spot: Spot, start: Start, now: M
             gpu_ids=spot.gpu_ids,
             charged=expected_work(world, job),
             charged_weight=tenant.weight if tenant is not None else SHARE,
-            prices=tables.prices.book(tenant.tier if tenant is not None else "", pool),
+            prices=tables.book(job.tenant, pool),
         )
         if start.is_over:
             session = join_burst(world, job.tenant, number=number, now=now)
@@ -161,7 +162,7 @@ def _assign(world: World, lane: Lane, job: Job, spot: Spot, start: Start, now: M
 
 def _settle_volume(world: World, job: Job, node: NodeId, now: Millis) -> None:
     """The job's volume lies on the node of its newest run; inputs are staged again when that node is another."""
-    volume = job.volume_id
+    volume = job.volume or VolumeId(job.id)
     known = world.tables.volumes.get(volume)
     if known is None:
         name = volume_name(job.name)

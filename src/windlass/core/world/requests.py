@@ -6,8 +6,9 @@ from windlass.core.errors import Conflict, NotFound
 from windlass.core.lifecycle.job import JobEvent
 from windlass.core.model.ids import JobId, Millis, TenantId, VolumeId
 from windlass.core.model.job import Input, JobSpec, JobState
+from windlass.core.model.naming import volume_name
 from windlass.core.model.run import TAKEN_DOWN, Intent
-from windlass.core.model.volume import Volume, volume_name
+from windlass.core.model.volume import Volume
 from windlass.core.world.finish import doom, finish
 from windlass.core.world.records import Table
 from windlass.core.world.submit import name_id, waiting_volume

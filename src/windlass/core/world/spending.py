@@ -8,13 +8,13 @@ from msgspec.structs import replace
 from windlass.core.admission.budget import WARN_AT, job_cost, newly_passed, still_passed
 from windlass.core.metering import stored_segments
 from windlass.core.model.amounts import money
-from windlass.core.model.calendar import Day, day_of, month_of
+from windlass.core.model.calendar import Day, day_of, month_of, show_day
 from windlass.core.model.ids import JobId, Millis, NodeId, TenantId
 from windlass.core.model.job import Job
 from windlass.core.model.money import Micros
 from windlass.core.model.pool import Worker
 from windlass.core.model.run import Intent, Run
-from windlass.core.model.spending import BudgetMark, DayTotal, PoolTotal, Segment, total_id
+from windlass.core.model.spending import BudgetMark, DayTotal, PoolTotal, Segment
 from windlass.core.model.tenant import SHARE, Budget
 from windlass.core.model.volume import Volume
 from windlass.core.world.bursts import bill_burst
@@ -29,12 +29,12 @@ _NOTHING: Final = PoolTotal()
 def bill_run(world: World, run: Run, parts: Sequence[Segment], now: Millis, *, finished: Job | None) -> None:
     """Part of the decision that accepts its end: onto the totals of its days, once. `finished`: its job, over as well."""
     counted = day_of(finished.created_at) if finished is not None else None
-    if len(parts) == 1 and counted == parts[0].day:  # as nearly all of them are
+    if len(parts) == 1 and counted == day_of(parts[0].start):  # as nearly all of them are
         _add_to_day(world, run, counted, parts, jobs=1)
     else:
         by_day: dict[Day, list[Segment]] = {counted: []} if counted is not None else {}
         for part in parts:
-            by_day.setdefault(part.day, []).append(part)
+            by_day.setdefault(day_of(part.start), []).append(part)
         for day, those in by_day.items():
             _add_to_day(world, run, day, those, jobs=int(day == counted))
     if run.burst:
@@ -54,8 +54,8 @@ def _add_to_day(world: World, run: Run, day: Day, parts: Sequence[Segment], *, j
 def bill_worker(world: World, worker: Worker, parts: Sequence[Segment], now: Millis) -> None:
     """Part of the decision that forgets it: onto its payer's totals, once."""
     for part in parts:
-        key = total_id(worker.payer, part.day)
-        known = world.tables.totals.get(key) or DayTotal(tenant=worker.payer, day=part.day)
+        key = total_id(worker.payer, day_of(part.start))
+        known = world.tables.totals.get(key) or DayTotal(tenant=worker.payer, day=day_of(part.start))
         pools = {**known.pools, worker.pool: _with(known.pools.get(worker.pool, _NOTHING), [part])}
         world.put(TOTALS, key, replace(known, pools=pools))
     if worker.payer in world.tables.tenants:
@@ -65,10 +65,10 @@ def bill_worker(world: World, worker: Worker, parts: Sequence[Segment], now: Mil
 def priced(world: World, volume: Volume, node: NodeId, size_bytes: int, now: Millis) -> Volume:
     """A volume that its node has: paid for from now on, where storing has a price. That is fixed here, as a run's is."""
     tables = world.tables
-    owner, lies_on = tables.tenants.get(volume.tenant), tables.nodes.get(node)
+    lies_on = tables.nodes.get(node)
     if lies_on is None:
         return volume
-    price = tables.prices.book(owner.tier if owner is not None else "", lies_on.pool).stored_gigabyte_hour
+    price = tables.book(volume.tenant, lies_on.pool).stored_gigabyte_hour
     if not price or not size_bytes:
         return volume
     return replace(volume, stored_at=now, size_bytes=size_bytes, hour_price=price, pool=lies_on.pool)
@@ -81,8 +81,8 @@ def settle_storage(world: World, volume: Volume, now: Millis) -> Volume:
     parts = stored_segments(volume, now)
     world.put(Table.OUTBOX, f"volume-{volume.id}-{world.number}", VolumeStored(volume=volume, at=now, segments=parts))
     for part in parts:
-        key = total_id(volume.tenant, part.day)
-        known = world.tables.totals.get(key) or DayTotal(tenant=volume.tenant, day=part.day)
+        key = total_id(volume.tenant, day_of(part.start))
+        known = world.tables.totals.get(key) or DayTotal(tenant=volume.tenant, day=day_of(part.start))
         total = known.pools.get(volume.pool, _NOTHING)
         pools = {**known.pools, volume.pool: replace(total, cost=Micros(total.cost + part.cost))}
         world.put(TOTALS, key, replace(known, pools=pools))
@@ -169,3 +169,8 @@ def _with(total: PoolTotal, parts: Sequence[Segment]) -> PoolTotal:
         if part.is_burst:
             burst_cost += part.cost
     return PoolTotal(cost=Micros(cost), burst_cost=Micros(burst_cost), span_ms=Millis(span))
+
+
+def total_id(tenant: TenantId, day: Day) -> str:
+    """Its key in the World's table."""
+    return f"{tenant}/{show_day(day)}"

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from windlass.core.model.ids import Millis, NodeId, TenantId
-from windlass.core.placement.reservation import Reservation
+from windlass.core.placement.promise import Reservation
 
 
 class Standstill(Struct, frozen=True, kw_only=True):

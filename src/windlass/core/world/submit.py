@@ -11,11 +11,11 @@ from windlass.core.admission.quota import check_door, check_ever
 from windlass.core.errors import Conflict, Denied, Fault, Invalid, WindlassError
 from windlass.core.model.ids import JobId, Millis, TenantId
 from windlass.core.model.job import Job, JobSpec, OnLostNode
-from windlass.core.model.naming import made_up_name
+from windlass.core.model.naming import made_up_name, volume_name
 from windlass.core.model.shape import Shape
 from windlass.core.model.submission import Idempotency, Submission
 from windlass.core.model.tenant import SHARE, Tenant
-from windlass.core.model.volume import Volume, VolumeState, volume_name
+from windlass.core.model.volume import Volume, VolumeState
 from windlass.core.world.gate import session_of
 from windlass.core.world.records import JOBS, SPECS, VOLUMES, Answer, Key, Name, Table
 from windlass.core.world.secrets import check_references, secret_names

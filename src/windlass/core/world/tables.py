@@ -24,7 +24,7 @@ from windlass.core.model.burst import BurstSession
 from windlass.core.model.calendar import DAY_MS, day_start
 from windlass.core.model.ids import JobId, Millis, NodeId, PoolId, RunId, TenantId, VolumeId
 from windlass.core.model.job import PENDING, Job
-from windlass.core.model.money import Prices
+from windlass.core.model.money import PriceBook, Prices
 from windlass.core.model.node import Node
 from windlass.core.model.run import ENDED, Run
 from windlass.core.model.shape import Shape
@@ -33,7 +33,7 @@ from windlass.core.model.tenant import SHARE, Tenant
 from windlass.core.model.token import IssuedToken
 from windlass.core.model.volume import Volume
 from windlass.core.placement.nodes import Nodes
-from windlass.core.placement.reservation import Reservation
+from windlass.core.placement.promise import Reservation
 from windlass.core.world.fleet import Fleet
 from windlass.core.world.kept import Kept
 from windlass.core.world.namesakes import Namesakes
@@ -102,6 +102,8 @@ class Tables(Kept):
         self.held_until: dict[TenantId, Millis] = {}
         """Tenants with a timer that lets them try again."""
         self._shapes: dict[Shape, Shape] = {}
+        self._books: dict[tuple[str, PoolId], PriceBook] = {}
+        """What was asked of the prices, until they change."""
         self.seq = 0
         self.replacing: Final = self._replacers()
         """A table that is not here is written and never kept."""
@@ -122,6 +124,15 @@ class Tables(Kept):
             if len(self._shapes) >= _SHAPES_KEPT:
                 self._shapes.clear()
             known = self._shapes[shape] = shape
+        return known
+
+    def book(self, tenant: TenantId, pool: PoolId) -> PriceBook:
+        """What it pays in that pool; the same object for all who pay the same there."""
+        owner = self.tenants.get(tenant)
+        key = (owner.tier if owner is not None else "", pool)
+        known = self._books.get(key)
+        if known is None:
+            known = self._books[key] = self.prices.book(*key)
         return known
 
     def begin_trial(self) -> Standstill:
@@ -234,6 +245,7 @@ class Tables(Kept):
 
     def _replace_prices(self, key: str, new: Prices | None) -> Prices:
         old, self.prices = self.prices, new or Prices()
+        self._books.clear()
         return old
 
     def _replace_total(self, key: str, new: DayTotal | None) -> DayTotal | None:
@@ -296,7 +308,7 @@ class Tables(Kept):
     def _replace_job(self, key: JobId, new: Job | None) -> Job | None:
         old = _swap(self.jobs, key, new)
         if old is not None:
-            if old.state is PENDING and old.is_waiting:
+            if old.state is PENDING and _waits(old):
                 self.dequeue(old)
             if new is not None:
                 self.usage[old.tenant].note_change(old, new)
@@ -313,7 +325,7 @@ class Tables(Kept):
                 self.vault.note_job(new, is_there=True)
             if new.cost_max is not None:
                 self.watch_cost(new)
-            if new.state is PENDING and new.is_waiting:
+            if new.state is PENDING and _waits(new):
                 self.enqueue(new)
         return old
 
@@ -493,6 +505,11 @@ def _swap(table: dict[K, R], key: K, new: R | None) -> R | None:
     if new is not None:
         table[key] = new
     return old
+
+
+def _waits(job: Job) -> bool:
+    """`Job.is_waiting`, of one that is pending: a record's own properties are never compiled."""
+    return not job.is_suspended and not job.is_cancelled
 
 
 def _holds_the_same(old: Run, new: Run) -> bool:

@@ -28,7 +28,9 @@ class Due(StrEnum):
 
 
 class Timers:
-    def __init__(self) -> None:
+    def __init__(self, *, only: frozenset[Due] | None = None) -> None:
+        """`only`: of what is added, these kinds are kept; None: all."""
+        self._only = only
         self._heap: list[tuple[Millis, Due, str]] = []
         self._tried: list[tuple[Millis, Due, str]] | None = None
         """During a trial: those that fell due in it."""
@@ -43,7 +45,8 @@ class Timers:
         self._tried = None
 
     def add(self, at: Millis, due: Due, key: str) -> None:
-        heappush(self._heap, (at, due, key))
+        if self._only is None or due in self._only:
+            heappush(self._heap, (at, due, key))
 
     def next_at(self) -> Millis | None:
         return self._heap[0][0] if self._heap else None

@@ -127,7 +127,7 @@ def _ready(world: World, worker: Worker, pool: Pool | None, now: Millis) -> Work
     """With what its being there costs, and whom: the one that the pool is for, or else nobody."""
     payer = pool.tenants[0] if pool is not None and len(pool.tenants) == 1 else TenantId("")
     owner = world.tables.tenants.get(payer) if payer else None
-    book = world.tables.prices.book(owner.tier if owner is not None else "", worker.pool)
+    book = world.tables.book(payer, worker.pool)
     return replace(
         worker,
         state=WorkerState.READY,
