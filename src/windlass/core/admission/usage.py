@@ -192,46 +192,75 @@ class Accrual:
     They share a sum when they started on one day and their burst, if any, ends at one moment; those are few.
     """
 
-    __slots__ = ("_sums",)
+    __slots__ = ("_dear", "_plain")
 
     def __init__(self) -> None:
-        self._sums: dict[tuple[Day, Millis | None], tuple[int, int]] = {}
-        """By the day of the start and the end of the surcharge (None: the plain price)."""
+        self._plain: dict[int, Sum] = {}
+        """By the day of the start."""
+        self._dear: dict[tuple[int, int], Sum] = {}
+        """Surcharges: by the day of the start and when they end."""
 
     def note(self, run: Run, sign: int) -> None:
         started = run.started_at
         assert started is not None
         plain = rate(run.needs, run.prices)
-        day = Day(started // DAY_MS)
-        self._add((day, None), sign * plain, started)
-        if run.burst_until is not None and run.burst_until > started:
+        self._note_plain(sign * plain, started)
+        until = run.burst_until
+        if until is not None and until > started:
             dear = rate(run.needs, run.prices, factor=run.burst_factor) - plain
-            self._add((day, run.burst_until), sign * dear, started)
+            key = started // DAY_MS, until
+            sums = self._dear.get(key)
+            if sums is None:
+                sums = self._dear[key] = Sum()
+            if sums.add(sign * dear, started):
+                del self._dear[key]
 
     def note_stored(self, volume: Volume, sign: int) -> None:
         since = volume.stored_at
         assert since is not None
-        self._add((Day(since // DAY_MS), None), sign * stored_rate(volume.size_bytes, volume.hour_price), since)
+        self._note_plain(sign * stored_rate(volume.size_bytes, volume.hour_price), since)
 
     def cost_since(self, day: Day, now: Millis) -> Micros:
         first = day_start(day)
-        summed = 0
-        for (started, until), (rates, starts) in self._sums.items():
-            end = now if until is None or now < until else until
-            summed += rates * max(0, end - first) if started < day else max(0, rates * end - starts)
+        summed = sum([sums.between(first if started < day else None, now) for started, sums in self._plain.items()])
+        for (started, until), sums in self._dear.items():
+            summed += sums.between(first if started < day else None, min(now, until))
         return Micros(summed // RATE_SCALE)
 
     def rate(self, now: Millis) -> int:
         """Times `RATE_SCALE`, a millisecond."""
-        return sum(rates for (_, until), (rates, _) in self._sums.items() if until is None or now < until)
+        dear = sum([sums.rates for (_, until), sums in self._dear.items() if now < until])
+        return sum([sums.rates for sums in self._plain.values()]) + dear
 
-    def _add(self, key: tuple[Day, Millis | None], rates: int, start: Millis) -> None:
-        old = self._sums.get(key)
-        new = (old[0] + rates, old[1] + rates * start) if old is not None else (rates, rates * start)
-        if new == (0, 0):
-            self._sums.pop(key, None)
-        else:
-            self._sums[key] = new
+    def _note_plain(self, rates: int, start: int) -> None:
+        day = start // DAY_MS
+        sums = self._plain.get(day)
+        if sums is None:
+            sums = self._plain[day] = Sum()
+        if sums.add(rates, start):
+            del self._plain[day]
+
+
+class Sum:
+    """Of rates, and of rates × starts."""
+
+    __slots__ = ("rates", "starts")
+
+    def __init__(self) -> None:
+        self.rates = 0
+        self.starts = 0
+
+    def add(self, rates: int, start: int) -> bool:
+        """Whether nothing is left."""
+        self.rates += rates
+        self.starts += rates * start
+        return not self.rates and not self.starts
+
+    def between(self, first: int | None, end: int) -> int:
+        """What they came to until `end`: from `first`, or from when each started."""
+        if first is not None:
+            return self.rates * max(0, end - first)
+        return max(0, self.rates * end - self.starts)
 
 
 def _worth(total: DayTotal | None) -> tuple[int, int]:

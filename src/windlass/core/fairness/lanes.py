@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, Final
 
 from windlass.core.fairness.order import Order
-from windlass.core.fairness.ranks import NEVER, NUMBER_BITS, NUMBER_MASK, RANK_BITS, SLACK, BandKey, Entry, Key, Rank
+from windlass.core.fairness.ranks import NEVER, NUMBER_BITS, NUMBER_MASK, SLACK, TAG_BITS, BandKey, Entry, Rank
 from windlass.core.fairness.strays import Strays
 from windlass.core.model.ids import TenantId
 from windlass.core.model.job import Job
@@ -90,8 +90,12 @@ class Lane:
         """Why its shape is parked; empty when it is not."""
         return self.band.waiting
 
-    def key(self) -> Key:
-        return ((self.share.finish - self.early) << RANK_BITS) + self.rank
+    def entry(self, number: int = 0) -> Entry:
+        """Of its head, listed for whoever has that number."""
+        tag = self.share.tag
+        if self.early:
+            tag -= self.early << TAG_BITS
+        return tag + ((self.rank << NUMBER_BITS) + number)
 
     def jobs(self) -> list[Job]:
         """All of them, in no order."""
@@ -176,7 +180,20 @@ class Share:
     They lie in a heap and each knows its place in it, so that one whose head has changed is moved: `heapq` could only push.
     """
 
-    __slots__ = ("asleep", "bar", "count", "finish", "first", "heap", "held", "listed", "number", "ready", "tenant")
+    __slots__ = (
+        "asleep",
+        "bar",
+        "count",
+        "finish",
+        "first",
+        "heap",
+        "held",
+        "listed",
+        "number",
+        "ready",
+        "tag",
+        "tenant",
+    )
     is_band: Final = False
     is_parked: Final = False
     is_hopeless: Final = False
@@ -185,6 +202,8 @@ class Share:
         self.number = number
         self.tenant = tenant
         self.finish = 0
+        self.tag = 0
+        """The same as entries have it: shifted once, not for each of them."""
         self.count = 0
         self.asleep: set[Lane] = set()
         self.listed: Entry | None = None
@@ -236,7 +255,7 @@ class Share:
             order.drop_first()
             return None
         self.ready = lane
-        self.listed = true = (((self.finish - lane.early) << RANK_BITS) + lane.rank << NUMBER_BITS) + self.number
+        self.listed = true = lane.entry(self.number)
         return lane if order.raise_first(true) else None
 
     def first_lane(self) -> Lane | None:
@@ -245,7 +264,7 @@ class Share:
 
     def true_entry(self, lane: Lane) -> Entry:
         """What is listed for it when `lane` is its first."""
-        return (((self.finish - lane.early) << RANK_BITS) + lane.rank << NUMBER_BITS) + self.number
+        return lane.entry(self.number)
 
     def _look(self) -> None:
         heap = self.heap
@@ -340,7 +359,7 @@ class Band:
 
     def push(self, lane: Lane) -> bool:
         """False when what is listed is no higher; else whether the band is to be listed lower, or at all."""
-        entry = (lane.key() << NUMBER_BITS) + lane.number
+        entry = lane.entry(lane.number)
         if lane.listed is not None and lane.listed <= entry:
             return False
         lane.listed = entry
@@ -369,7 +388,7 @@ class Band:
             if lane is None or lane.listed != entry:
                 order.drop_first()
                 continue
-            true = (lane.key() << NUMBER_BITS) + lane.number
+            true = lane.entry(lane.number)
             if true == entry:
                 return lane
             lane.listed = true

@@ -20,6 +20,7 @@ from windlass.core.fairness.ranks import (
     NUMBER_MASK,
     PRIORITY_BITS,
     SLACK,
+    TAG_BITS,
     BandKey,
     Entry,
     band_key,
@@ -174,13 +175,13 @@ class WaitingQueue:
 
     def is_before(self, first: Lane, second: Lane) -> bool:
         """Of two heads as `head` and `blocked` gave them."""
-        return first.key() < second.key()
+        return first.entry() < second.entry()
 
     def tag(self, tenant: TenantId, finish: int) -> None:
         """The tenant's account has changed. A tag that rose is noticed when it surfaces."""
         share = self._share_of(tenant) or self._open_share(tenant)
         has_fallen = finish < share.finish
-        share.finish = finish
+        share.finish, share.tag = finish, finish << TAG_BITS
         share.ready = None
         entry, near = share.listed, self._running.near
         if has_fallen:

@@ -1,4 +1,4 @@
-"""The numbers the queue goes by: ranks within a tenant, keys across tenants, entries that also say whose they are.
+"""The numbers the queue goes by: ranks within a tenant, and entries across tenants, which also say whose they are.
 
 Plain integers, packed: small to keep, quick to compare, and no two jobs are ever equal.
 """
@@ -10,10 +10,9 @@ from windlass.core.model.shape import Shape
 
 Rank = int
 """Urgent jobs first, by their deadline; then by priority; then by acceptance. One number: small to keep and quick to compare."""
-Key = int
-"""A finish tag, then the rank: at equal tags urgency, priority and acceptance decide, and no two jobs are equal."""
 Entry = int
-"""A key, and in its lowest bits the number of the share or band it stands for."""
+"""A finish tag, then the rank: at equal tags urgency, priority and acceptance decide, and no two jobs are equal. In its lowest bits
+the number of the share or band it stands for."""
 BandKey = Shape | tuple[Shape, int]
 
 NUMBER_BITS: Final = 32
@@ -23,6 +22,8 @@ PRIORITY_BITS: Final = 48
 _LEVEL_BITS: Final = 44
 """Of a deadline in milliseconds; a level of urgency lies above it."""
 RANK_BITS: Final = 48 + PRIORITY_BITS
+TAG_BITS: Final = RANK_BITS + NUMBER_BITS
+"""What lies below a tag."""
 SLACK: Final = 64
 """A heap with more dead entries than live ones and these is made anew, so that a storm of cancels leaves nothing behind."""
 NEVER: Final = 1 << RANK_BITS

@@ -10,8 +10,8 @@ from typing import Final
 
 from windlass.core.model.ids import NodeId
 
-Room = tuple[int, int, int]
-"""Free GPUs, cores, memory."""
+Room = tuple[int, ...]
+"""Free GPUs, cores, memory: three. Said so, compiled code would take it apart and make it anew at every step."""
 Bound = tuple[int, ...]
 """A room, or how one begins: below every room that begins so."""
 _BLOCK: Final = 256
@@ -22,6 +22,8 @@ class Rooms:
         self._nodes: dict[Room, list[NodeId]] = {}
         """By name."""
         self._blocks: list[list[Room]] = [[]]
+        self._there: list[list[list[NodeId]]] = [[]]
+        """The nodes of each room of each block: the lists that `_nodes` has."""
         self._counts: list[int] = [0]
         """Nodes in each block."""
         self._lasts: list[Room] = []
@@ -37,8 +39,7 @@ class Rooms:
         if nodes is not None:
             insort(nodes, node)
         else:
-            self._nodes[room] = [node]
-            self._open(at, room)
+            self._open(at, room, [node])
 
     def remove(self, room: Room, node: NodeId) -> None:
         """One that is in it."""
@@ -68,27 +69,35 @@ class Rooms:
         """How many nodes are in rooms below it."""
         at = bisect_left(self._lasts, bound)
         block = self._blocks[at]
-        there = [len(self._nodes[room]) for room in block[: bisect_left(block, bound)]]
-        return sum(self._counts[:at]) + sum(there)
+        there = self._there[at]
+        count = 0
+        for place in range(bisect_left(block, bound)):
+            count += len(there[place])
+        return count + sum(self._counts[:at])
 
     def descending(self) -> Iterator[NodeId]:
         for block in reversed(self._blocks):
             for room in reversed(block):
                 yield from reversed(self._nodes[room])
 
-    def _open(self, at: int, room: Room) -> None:
-        block = self._blocks[at]
-        insort(block, room)
+    def _open(self, at: int, room: Room, nodes: list[NodeId]) -> None:
+        self._nodes[room] = nodes
+        block, there = self._blocks[at], self._there[at]
+        place = bisect_left(block, room)
+        block.insert(place, room)
+        there.insert(place, nodes)
         if len(block) > 2 * _BLOCK:
-            halves = [block[:_BLOCK], block[_BLOCK:]]
-            self._blocks[at : at + 1] = halves
-            self._counts[at : at + 1] = [sum(len(self._nodes[one]) for one in half) for half in halves]
+            self._blocks[at : at + 1] = [block[:_BLOCK], block[_BLOCK:]]
+            self._there[at : at + 1] = halves = [there[:_BLOCK], there[_BLOCK:]]
+            self._counts[at : at + 1] = [sum(map(len, half)) for half in halves]
             self._lasts.insert(at, block[_BLOCK - 1])
 
     def _close(self, at: int, room: Room) -> None:
-        block = self._blocks[at]
-        del block[bisect_left(block, room)]
+        block, there = self._blocks[at], self._there[at]
+        place = bisect_left(block, room)
+        del block[place], there[place]
         if not block and len(self._blocks) > 1:
             del self._blocks[at]
+            del self._there[at]
             del self._counts[at]
             del self._lasts[min(at, len(self._lasts) - 1)]

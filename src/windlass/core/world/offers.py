@@ -5,7 +5,7 @@ are not touched, and stay parked for the reasons they were. So a placing costs n
 """
 
 from windlass.core.fairness.lanes import Band, Lane
-from windlass.core.fairness.ranks import NUMBER_BITS, Entry
+from windlass.core.fairness.ranks import Entry
 from windlass.core.model.resources import Resources
 from windlass.core.placement.nodes import Slot
 from windlass.core.world.world import World
@@ -36,7 +36,7 @@ class Offers:
             self._seek()
         while self._next is not None:
             band, entry = self._next
-            if head is not None and head.key() << NUMBER_BITS < entry:
+            if head is not None and head.entry() < entry:
                 return False
             can_use = self._could_use(band)  # what it was found for may have been used
             if can_use:
