@@ -285,7 +285,9 @@ async def room_of_others(scene: Scene) -> None:
     found = await scene.why()
     assert held_by(found) == ("node", "cpu in use (1 node)")
     assert "theirs" not in str(found)
-    assert advised(found, "add-node")["byAdmin"]
+    advice = advised(found, "add-node")
+    assert advice["says"] == "another node like n1 in the pool local would start it, but no command adds one"
+    assert (advice["command"], advice["byAdmin"]) == ("", False), "no admin can either"
     another = Node(id=NodeId("n2"), pool=PoolId("local"), capacity=scene.world.tables.nodes[NodeId("n1")].capacity)
     await scene.decide(lambda now: scene.world.set_node(another, now=now))
     assert (await scene.api.until("mine", "SCHEDULED"))["status"][
@@ -568,7 +570,7 @@ SITUATIONS: dict[str, Callable[[Scene], Awaitable[None]]] = {
     "the quota is used and a burst would open it: open one": quota_that_a_burst_would_open,
     "the burst is in its cooldown: cancel another": burst_in_cooldown,
     "the cores of the nodes are in use: ask for less": cores_in_use,
-    "others hold the nodes: add one": room_of_others,
+    "others hold the nodes: nothing but another would help, and it is said that no command adds one": room_of_others,
     "the node is cordoned: uncordon it": cordoned,
     "no node has its label any more: do without": label_is_gone,
     "its pool has no node any more: do without": pool_is_empty,

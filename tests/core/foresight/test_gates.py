@@ -190,3 +190,17 @@ def test_no_worker_that_is_being_given_back_is_advised_to_be_uncordoned() -> Non
     (job,) = world.tables.jobs.values()
     assert place(world, now=START) == []
     assert "uncordon" not in [one.does for one in why(world, job, now=START).advice]
+
+
+def test_what_lets_a_job_in_where_there_is_no_room_says_that_it_then_waits_and_promises_no_node() -> None:
+    """A burst or a cancelled job would be spent for nothing: only what lasts is told."""
+    world = a_world(a_node(cpu=3000, memory=64 * GIB), tenants=(OTHER,))
+    world.set_tenant(Tenant(id=ACME, quota=Quota(jobs=2)), now=NOW)
+    for tenant in (ACME, ACME, OTHER):
+        ask(world, tenant)
+    assert len(place(world, now=NOW)) == 3
+    waiting = submit(world, ACME, a_submission(cpu=3000), job=a_job_id(), now=NOW)[0]
+    found = why(world, waiting, now=NOW)
+    assert found.gate is GateName.QUOTA
+    says = "raise the quota: jobs to 3 jobs; then it waits for room, which no command makes"
+    assert [(one.says, one.command) for one in found.advice] == [(says, "windlass tenants quota acme --jobs 3")]

@@ -3,6 +3,7 @@
 Candidates come in the order of how little they change: what its owner can do with the job, with its other jobs, then what an
 admin can do. Only those that really start it are kept; but for the release of a suspended job, without which nothing starts it.
 One that a limit holds may lack room as well: then a pool grows for it by itself once it is let in, or what makes room is told too.
+Where only a node more would help it is said that no command adds one: a static pool has the nodes it has.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -45,6 +46,9 @@ _STEPS: Final = 4
 _AT_ONCE: Final = PoolId("")
 _BEFORE_ROOM: Final = frozenset({GateName.RELEASE, GateName.BUDGET, GateName.QUOTA, GateName.BURST})
 """Gates before which a job is not counted among those that wait for room: no pool grows for it yet."""
+_ADD_NODE: Final = "add-node"
+_LASTING: Final = frozenset({"quota", "budget"})
+"""What stays when it does not start the job at once: a burst would run out meanwhile, a job would be cancelled for nothing."""
 _FIELD: Final = {"quota-cpu": "cpu_millis", "quota-memory": "memory_bytes", "quota-gpu": "gpus"}
 
 Change = Callable[[World, Millis], object]
@@ -53,7 +57,7 @@ Change = Callable[[World, Millis], object]
 class Advice(Struct, frozen=True, kw_only=True):
     does: str
     """`release`, `cancel`, `burst`, `ask-less`, `any-node`, `priority`, `quota`, `budget`, `uncordon`, `scale`, `pool-max`,
-    `add-node`, `image`"""
+    `add-node` (what it takes, where no command does it), `image`"""
     says: str
     command: str = ""
     """What to type, where there is a command for it."""
@@ -129,7 +133,9 @@ def _with_room(world: World, job: Job, advice: Advice, change: Change, now: Mill
             return None
         more = [*_uncordon(world), *_more_workers(world, job, now), *_add_node(world, job)]
     for second, making_room in more:
-        if _starts(world, job, _both(change, making_room), now) is not None:
+        if _starts(world, job, _both(change, making_room), now) is None:
+            continue
+        if second.does != _ADD_NODE:
             commands = (advice.command, second.command)
             return Advice(
                 does=advice.does,
@@ -138,6 +144,8 @@ def _with_room(world: World, job: Job, advice: Advice, change: Change, now: Mill
                 is_admins=advice.is_admins or second.is_admins,
                 values=(*advice.values, *second.values),
             )
+        if advice.does in _LASTING:
+            return replace(advice, says=f"{advice.says}; then it waits for room, which no command makes")
     return None
 
 
@@ -402,15 +410,15 @@ def _join(world: World, pool: PoolId, workers: Iterable[str], now: Millis) -> No
 
 
 def _add_node(world: World, job: Job) -> Iterator[tuple[Advice, Change]]:
-    """One more like the nearest that would take it when it is empty."""
+    """One more like the nearest that would take it when it is empty. Nobody can type that, and it is not said to be an admin's."""
     nearest = world.tables.places.nearest(job.shape)
     if nearest is None or not nearest.id or not job.shape.needs.fits_in(nearest.capacity):
         return
     if nearest.id in world.tables.fleet.workers:
         return  # a pool that grows takes no node that it did not ask for
     another = replace(nearest, id=NodeId(f"{nearest.id}-and-one-more"), state=NodeState.ACTIVE)
-    says = f"add a node like {nearest.id} to the pool {nearest.pool}"
-    yield Advice(does="add-node", says=says, is_admins=True), _node(another)
+    says = f"another node like {nearest.id} in the pool {nearest.pool} would start it, but no command adds one"
+    yield Advice(does=_ADD_NODE, says=says), _node(another)
 
 
 def _go_first(world: World, job: Job) -> Iterator[tuple[Advice, Change]]:
