@@ -135,6 +135,7 @@ async def test_a_tenant_has_a_bounded_number_of_secrets_and_may_still_change_tho
         assert (await api.client.put(f"/api/v1/registries/r{n}.example.com", json=login)).status_code == 200
     answer = await api.client.put("/api/v1/registries/one-more.example.com", json=login)
     assert (answer.status_code, answer.json()["code"]) == (429, "vault-full")
+    assert int(answer.headers["retry-after"]) >= 3600, "no waiting makes room there"
     assert (await api.client.put("/api/v1/registries/r7.example.com", json=login)).json()["version"] == 2
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from windlass.core.errors import Conflict, Denied, OverLimit
 from windlass.core.metering import segments
+from windlass.core.model.calendar import next_day
 from windlass.core.model.facts import RunEnded, RunStarted
 from windlass.core.model.ids import JobId, Millis, NodeId, RunId, TenantId
 from windlass.core.model.money import LIST_PRICES, cost
@@ -160,6 +161,22 @@ def test_a_day_has_three_and_the_next_three_more() -> None:
     assert (refused.value.limits[0].used, refused.value.limits[0].limit) == (3, 3)
     tomorrow = Millis(now + refused.value.retry_after_seconds * 1000)
     assert ask_burst(world, ACME, now=tomorrow).opened_at == tomorrow
+
+
+@pytest.mark.parametrize("before_midnight", [12 * HOUR, HOUR])
+def test_after_the_last_session_of_a_day_no_moment_is_told_at_which_it_is_refused_again(before_midnight: int) -> None:
+    """Its cooldown is over before midnight, and that changes nothing; or after it, and then that counts."""
+    policy = BurstPolicy(sessions_per_day=1, span_ms=Millis(60_000), cooldown_ms=Millis(2 * HOUR))
+    world = a_home(QuotaPolicy.QUEUE, Quota(jobs=2), policy)
+    now = Millis(next_day(NOON) - before_midnight)
+    ask_burst(world, ACME, now=now)
+    now = Millis(now + 60_000)
+    expire(world, now=now)
+    with pytest.raises(OverLimit) as refused:
+        ask_burst(world, ACME, now=now)
+    told = Millis(now + refused.value.retry_after_seconds * 1000)
+    assert told == max(next_day(NOON), now + 2 * HOUR)
+    assert ask_burst(world, ACME, now=told).opened_at == told
 
 
 def test_who_may_not_burst_is_told_so() -> None:

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from windlass.core.errors import Invalid, OverLimit
-from windlass.core.model.calendar import DAY_MS, next_day, next_month
+from windlass.core.model.calendar import DAY_MS, day_of, next_day, next_month
 from windlass.core.model.facts import RunEnded, RunStarted
 from windlass.core.model.ids import Millis, NodeId, PoolId, TenantId
 from windlass.core.model.job import Job
@@ -12,12 +12,15 @@ from windlass.core.model.money import Micros
 from windlass.core.model.node import Node
 from windlass.core.model.resources import Resources
 from windlass.core.model.run import Run, RunState
+from windlass.core.model.spending import DayTotal, PoolTotal
 from windlass.core.model.submission import Submission
-from windlass.core.model.tenant import Quota, QuotaPolicy, Tenant
+from windlass.core.model.tenant import Budget, Quota, QuotaPolicy, Tenant
 from windlass.core.world.expiry import expire
 from windlass.core.world.facts import observe
 from windlass.core.world.place import place
+from windlass.core.world.records import Table
 from windlass.core.world.requests import cancel
+from windlass.core.world.spending import total_id
 from windlass.core.world.submit import submit
 from windlass.core.world.world import World
 from windlass.testing.builders import GIB, a_job_id, a_node, a_submission, a_world
@@ -171,6 +174,63 @@ def test_a_month_takes_so_many_jobs_over_or_not_and_the_next_begins_anew() -> No
     assert (over.code, over.used, over.limit) == ("jobs-per-month", 2, 2)
     assert NOW + refused.value.retry_after_seconds * 1000 >= next_month(NOW)
     assert ask(world, now=next_month(NOW)).tenant == ACME
+
+
+@pytest.mark.parametrize(
+    ("code", "quota", "command"),
+    [
+        ("queue-full", Quota(queued_max=0), "--queued-max 1"),
+        ("jobs-per-month", Quota(jobs_per_month=0), "--jobs-per-month 1"),
+        ("cost-per-day", Quota(cost_per_day=Micros(0)), "--cost-per-day 1"),
+    ],
+)
+def test_a_limit_of_nothing_is_not_said_to_open_and_the_command_told_raises_it(
+    code: str, quota: Quota, command: str
+) -> None:
+    world = a_home(QuotaPolicy.QUEUE, quota)
+    with pytest.raises(OverLimit) as refused:
+        ask(world)
+    assert refused.value.code == code
+    hint = refused.value.hint or ""
+    assert hint == f"no waiting opens it; have the limit raised: windlass tenants quota acme {command}"
+    assert refused.value.retry_after_seconds >= 3600, "a header there has to be, but not one to come soon by"
+
+
+@pytest.mark.parametrize(("policy", "what"), [(QuotaPolicy.REJECT, "is over"), (QuotaPolicy.QUEUE, "has started")])
+def test_what_opens_when_a_job_goes_is_told_by_that_and_a_time_is_guessed_only_where_one_runs(
+    policy: QuotaPolicy, what: str
+) -> None:
+    world = a_home(policy, Quota(jobs=2) if policy is QuotaPolicy.REJECT else Quota(queued_max=1))
+
+    def refused() -> str:
+        with pytest.raises(OverLimit) as caught:
+            ask(world)
+        return (caught.value.hint or "").split(", or have the limit raised: ")[0]
+
+    ask(world)
+    [run] = place(world, now=NOW)
+    submit(world, ACME, a_submission(suspended=True), job=a_job_id(), now=NOW)
+    opens = f"it opens when one of its jobs {what} or is cancelled"
+    assert refused() == f"{opens}, perhaps in 1 min"
+    end(world, run)
+    if policy is QuotaPolicy.REJECT:
+        submit(world, ACME, a_submission(suspended=True), job=a_job_id(), now=NOW)
+    assert refused() == opens, "nothing runs, and what waits is suspended"
+
+
+def test_of_two_limits_on_money_the_one_that_opens_last_is_told() -> None:
+    """At midnight the day's would be open, and the month's not."""
+    world = a_home(QuotaPolicy.QUEUE, Quota(cost_per_day=Micros(1_000)))
+    budget = Budget(per_month=Micros(1_000), is_hard=True)
+    world.set_tenant(replace(world.tables.tenants[ACME], budget=budget), now=NOW)
+    day = day_of(NOW)
+    with world.decision(NOW):
+        total = DayTotal(tenant=ACME, day=day, pools={PoolId("local"): PoolTotal(cost=Micros(1_000))})
+        world.put(Table.TOTALS, total_id(ACME, day), total)
+    with pytest.raises(OverLimit) as refused:
+        ask(world)
+    assert refused.value.code == "budget-spent"
+    assert NOW + refused.value.retry_after_seconds * 1000 >= next_month(NOW)
 
 
 def test_a_day_takes_so_much_money_and_what_waits_goes_on_at_midnight() -> None:

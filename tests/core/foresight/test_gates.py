@@ -9,6 +9,7 @@ from windlass.core.foresight.plan import plan
 from windlass.core.foresight.why import Estimate, Why, why
 from windlass.core.model.ids import LOCAL_TENANT, Millis, NodeId, PoolId, TenantId
 from windlass.core.model.job import Job
+from windlass.core.model.money import Micros
 from windlass.core.model.pool import Change, Growth
 from windlass.core.model.tenant import Quota, QuotaPolicy, Tenant
 from windlass.core.scaling import grows_again_at
@@ -204,3 +205,15 @@ def test_what_lets_a_job_in_where_there_is_no_room_says_that_it_then_waits_and_p
     assert found.gate is GateName.QUOTA
     says = "raise the quota: jobs to 3 jobs; then it waits for room, which no command makes"
     assert [(one.says, one.command) for one in found.advice] == [(says, "windlass tenants quota acme --jobs 3")]
+
+
+def test_money_that_no_day_brings_is_not_said_to_open_at_midnight_and_the_advice_starts_the_job() -> None:
+    world = a_world(a_node(cpu=2000, memory=64 * GIB), tenants=(ACME,))
+    job = ask(world, ACME)
+    world.set_tenant(Tenant(id=ACME, quota=Quota(cost_per_day=Micros(0))), now=NOW)
+    assert place(world, now=NOW) == []
+    found = why(world, job, now=NOW)
+    assert told(found) == (GateName.BUDGET, "cost-per-day: 0 of 0 used", None)
+    assert found.start is None
+    (advice,) = found.advice
+    assert (advice.says, advice.command) == ("let it spend 1 a day", "windlass tenants quota acme --cost-per-day 1")

@@ -36,10 +36,12 @@ def closed(tenant: Tenant, sessions: Collection[BurstSession], now: Millis) -> C
     if current is not None:
         return Closed(why="open", opens_at=Millis(current.ends_at + policy.cooldown_ms))
     ended = max((one.ends_at for one in sessions), default=None)
-    if ended is not None and now < ended + policy.cooldown_ms:
-        return Closed(why="cooldown", opens_at=Millis(ended + policy.cooldown_ms))
     today = sum(day_of(one.opened_at) == day_of(now) for one in sessions)
-    if today >= policy.sessions_per_day:
+    is_day_used = today >= policy.sessions_per_day
+    if ended is not None and now < ended + policy.cooldown_ms:
+        cooled = Millis(ended + policy.cooldown_ms)
+        return Closed(why="cooldown", opens_at=max(cooled, next_day(now)) if is_day_used else cooled)
+    if is_day_used:
         return Closed(why="per-day", opens_at=next_day(now), count=today)
     return None
 

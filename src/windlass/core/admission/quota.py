@@ -21,11 +21,17 @@ from windlass.core.model.tenant import SHARE, Quota, QuotaPolicy, Tenant
 _BURST: Final = QuotaPolicy.BURST
 _REJECT: Final = QuotaPolicy.REJECT
 _RETRY_MAX_SECONDS: Final = 300
+_NEVER_SECONDS: Final = 3_600
+"""Told to machines of what no time opens: an admin may, and nobody knows when."""
 _FIELDS: Final = {
     "quota-gpu": "spec.resources.gpu",
     "quota-cpu": "spec.resources.cpu",
     "quota-memory": "spec.resources.memory",
 }
+
+_NO_WAITING: Final = "no waiting opens it;"
+UsedUp = tuple[Excess, Millis | None]
+"""A limit that is reached, and the moment it opens; None: by no waiting."""
 
 
 def check_ever(tenant: Tenant, needs: Resources) -> None:
@@ -50,23 +56,25 @@ def check_ever(tenant: Tenant, needs: Resources) -> None:
 def check_door(
     tenant: Tenant, usage: Usage, needs: Resources, now: Millis, *, factor: int, typical: Callable[[], Millis]
 ) -> None:
-    """OverLimit, with the numbers and when to come back. `factor`: of the quota, while a burst session is open.
+    """OverLimit, with the numbers and what opens it: a moment, the end of a job, or no waiting. `factor`: of the quota, while a
+    burst session is open.
 
     `typical`: how long its runs usually take, from which the time of the next release is guessed.
     """
     quota = tenant.quota
-    if quota.jobs_per_month is not None:
-        _check_month(tenant, quota.jobs_per_month, usage, now)
+    month = _month_full(quota.jobs_per_month, usage, now) if quota.jobs_per_month is not None else None
     spent = money_spent(tenant, usage, now)
-    if spent is not None:
-        raise _refused(tenant, [spent[0]], _seconds(spent[1] - now))
+    if month is not None or spent is not None:
+        raise _used_up(tenant, month, spent, now)
     if tenant.policy is not _REJECT:
         if usage.queued >= quota.queued_max:
             full = Excess(code="queue-full", used=usage.queued, asked=1, limit=quota.queued_max, unit="queued jobs")
-            raise _refused(tenant, [full], _next_release(usage, typical()))
+            if not quota.queued_max:
+                raise _refused(tenant, [full], _NO_WAITING, _NEVER_SECONDS)
+            raise _until_one_goes(tenant, [full], usage, typical(), goes="has started")
     elif not fits(quota, needs, held=usage.asked, jobs=usage.jobs, factor=factor):
         over = excess(quota, needs, held=usage.asked, jobs=usage.jobs, factor=factor)
-        raise _refused(tenant, over, _next_release(usage, typical()), factor=factor)
+        raise _until_one_goes(tenant, over, usage, typical(), goes="is over", factor=factor)
 
 
 def fits(quota: Quota, needs: Resources, *, held: Resources, jobs: int, factor: int = SHARE) -> bool:
@@ -106,20 +114,22 @@ def excess(quota: Quota, needs: Resources, *, held: Resources, jobs: int, factor
     return found
 
 
-def money_spent(tenant: Tenant, usage: Usage, now: Millis) -> tuple[Excess, Millis] | None:
-    """The limit on money that is reached, and the moment it opens again."""
+def money_spent(tenant: Tenant, usage: Usage, now: Millis) -> UsedUp | None:
+    """The limit on money that is reached, and the moment it opens again; of two the one that is shut for longer."""
     most = tenant.quota.cost_per_day
+    day: UsedUp | None = None
     if most is not None:
         spent = usage.spent_on(day_of(now), now)
         if spent >= most:
-            return Excess(code="cost-per-day", used=spent, asked=0, limit=most, unit=MICROS), next_day(now)
+            opens_at = next_day(now) if most else None
+            day = Excess(code="cost-per-day", used=spent, asked=0, limit=most, unit=MICROS), opens_at
     budget = tenant.budget
-    if budget is not None and budget.is_hard:
+    if budget is not None and budget.is_hard and (day is None or most):
         spent = usage.spent_in(month_of(day_of(now)), now)
         if spent >= budget.per_month:
             most = budget.per_month
             return Excess(code="budget-spent", used=spent, asked=0, limit=most, unit=MICROS), next_month(now)
-    return None
+    return day
 
 
 def sentence(one: Excess) -> str:
@@ -133,21 +143,44 @@ def used_of(one: Excess) -> str:
     return f"{used} of {limit} {unit}".rstrip()
 
 
-def _check_month(tenant: Tenant, most: int, usage: Usage, now: Millis) -> None:
+def _month_full(most: int, usage: Usage, now: Millis) -> UsedUp | None:
     accepted = usage.accepted_in(month_of(day_of(now)))
-    if accepted >= most:
-        full = Excess(code="jobs-per-month", used=accepted, asked=1, limit=most, unit="jobs")
-        raise _refused(tenant, [full], _seconds(next_month(now) - now))
+    if accepted < most:
+        return None
+    full = Excess(code="jobs-per-month", used=accepted, asked=1, limit=most, unit="jobs")
+    return full, next_month(now) if most else None
 
 
-def _refused(tenant: Tenant, over: list[Excess], retry_after_seconds: int, *, factor: int = SHARE) -> OverLimit:
+def _used_up(tenant: Tenant, month: UsedUp | None, spent: UsedUp | None, now: Millis) -> OverLimit:
+    """By the one that is shut for longest: nobody is sent away until a moment at which another refuses."""
+    reached = [one for one in (month, spent) if one is not None]
+    over, opens_at = max(reached, key=lambda one: (one[1] is None, one[1] or 0))
+    if opens_at is None:
+        return _refused(tenant, [over], _NO_WAITING, _NEVER_SECONDS)
+    seconds = _seconds(opens_at - now)
+    return _refused(tenant, [over], f"try again in {spoken(seconds)}, or", seconds)
+
+
+def _until_one_goes(
+    tenant: Tenant, over: list[Excess], usage: Usage, typical: Millis, *, goes: str, factor: int = SHARE
+) -> OverLimit:
+    """A time is guessed only where something runs: what waits or is suspended may do so for ever."""
+    seconds = min(_RETRY_MAX_SECONDS, _seconds(typical // max(1, usage.runs)))
+    guess = f", perhaps in {spoken(seconds)}" if usage.runs else ""
+    opens = f"it opens when one of its jobs {goes} or is cancelled{guess}, or"
+    return _refused(tenant, over, opens, seconds, factor=factor)
+
+
+def _refused(
+    tenant: Tenant, over: list[Excess], opens: str, retry_after_seconds: int, *, factor: int = SHARE
+) -> OverLimit:
+    """`opens`: what does, for a person to read. The seconds are for programs, which are always told some."""
     return OverLimit(
         f"tenant {tenant.id!r} is at its limit: " + "; ".join(map(sentence, over)),
         code=over[0].code,
         limits=over,
         retry_after_seconds=retry_after_seconds,
-        hint=f"try again in {spoken(retry_after_seconds)}, or have the limit raised: "
-        f"{raising(tenant.id, over, factor=factor)}",
+        hint=f"{opens} have the limit raised: {raising(tenant.id, over, factor=factor)}",
     )
 
 
@@ -157,11 +190,6 @@ def _too_much(one: Excess, plain: int) -> str:
     unit = unit.removesuffix("s") if asked == "1" else unit
     also = f", {in_burst} in burst" if in_burst != quota else ""
     return f"asks for {asked} {unit}; the quota is {quota}{also}"
-
-
-def _next_release(usage: Usage, typical: Millis) -> int:
-    """So many runs of such length: one of them is over about then."""
-    return min(_RETRY_MAX_SECONDS, _seconds(typical // max(1, usage.runs)))
 
 
 def _seconds(span: int) -> int:

@@ -18,17 +18,19 @@ _OPTIONS: Final = {
     "jobs-per-month": "--jobs-per-month",
     "cost-per-day": "--cost-per-day",
 }
+_ONE_UNIT: Final = 1_000_000
+"""In micro-units."""
 _BUDGET: Final = "budget-spent"
 _MONEY: Final = (_BUDGET, "cost-per-day")
 
 
 def wanted(one: Excess, *, factor: int = SHARE) -> int:
-    """What the limit has to be. Of money twice what is spent, since that grows while it is discussed.
+    """What the limit has to be. Of money twice what is spent, since that grows while it is discussed; if nothing is, one unit.
 
     `factor`: of the quota, in thousandths, that the refusal counted with.
     """
     if one.code in _MONEY:
-        return 2 * one.used
+        return 2 * one.used or _ONE_UNIT
     return -(-(one.used + one.asked) * SHARE // factor)
 
 

@@ -291,7 +291,7 @@ def _more_money(world: World, job: Job, now: Millis) -> Iterator[tuple[Advice, C
     said = f"{money(most)} {per}"
     advice = Advice(
         does="budget",
-        says=f"let it spend {said}, twice what is spent",
+        says=f"let it spend {said}" + ", twice what is spent" * bool(over.used),
         command=raising(job.tenant, [over]),
         is_admins=True,
         values=((field, said),),

@@ -26,6 +26,8 @@ from windlass.core.world.records import Table
 from windlass.core.world.vault import Vault, record_key
 from windlass.core.world.world import World
 
+_FULL_SECONDS: Final = 3_600
+"""Told to machines: only who removes one makes room, and nobody knows when."""
 VARIABLE_BYTES_MAX: Final = 128 * 1024 - 512
 """The kernel takes no variable of 128 KiB, its name counted."""
 
@@ -197,4 +199,9 @@ def _drop(world: World, record: Secret | RegistryLogin) -> None:
 
 def _check_room(count: int, most: int, *, what: str) -> None:
     if count >= most:
-        raise OverLimit(f"a tenant has at most {most} {what}", code="vault-full", hint="remove one that is not used")
+        raise OverLimit(
+            f"a tenant has at most {most} {what}",
+            code="vault-full",
+            hint="remove one that is not used",
+            retry_after_seconds=_FULL_SECONDS,
+        )
