@@ -240,6 +240,22 @@ async def test_scaling_by_hand_is_told_in_the_history(api: ApiHome, admin: dict[
     assert (busy.status_code, busy.json()["code"]) == (409, "pool-busy")
 
 
+async def test_a_pool_made_anew_has_no_history_of_its_namesake(api: ApiHome, admin: dict[str, str]) -> None:
+    """Which may have been another tenant's."""
+    clock, history = api.home.plane.clock, f"{POOLS}/grow/scaling/history"
+    await api.client.post(POOLS, json=document(paused=True, tenants=["local"]), headers=admin)
+    await api.client.post(f"{POOLS}/grow/scale", json={"workers": 0}, headers=admin)
+    assert len((await api.client.get(history, headers=admin)).json()["items"]) == 1
+    await api.client.delete(f"{POOLS}/grow", headers=admin)
+    await clock.sleep_until(Millis(clock.now() + 1))
+    await api.client.post(POOLS, json=document(paused=True), headers=admin)
+    assert (await api.client.get(history, headers=admin)).json() == {"items": [], "next": None}
+    await api.client.post(f"{POOLS}/grow/scale", json={"workers": 2}, headers=admin)
+    assert [one["by"] for one in (await api.client.get(history, headers=admin)).json()["items"]] == [2]
+    await api.client.patch(f"{POOLS}/grow", json={"spec": {"scaling": {"idle": 60}}}, headers=admin)
+    assert len((await api.client.get(history, headers=admin)).json()["items"]) == 1, "changed is not made anew"
+
+
 async def test_a_change_leaves_what_it_does_not_name(api: ApiHome, admin: dict[str, str]) -> None:
     await api.client.post(POOLS, json=document(prices={"coreHour": 7}), headers=admin)
     await api.client.patch(f"{POOLS}/grow", json={"spec": {"scaling": {"max": 1}}}, headers=admin)

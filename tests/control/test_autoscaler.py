@@ -50,7 +50,7 @@ class Home:
 
     async def history(self) -> list[ScalingStep]:
         assert await self.plane.read_model.caught_up(timeout=PATIENCE_SECONDS)
-        return list(reversed(await self.plane.read_model.scaling(GROW, before=None, limit=1000)))
+        return list(reversed(await self.plane.read_model.scaling(GROW, before=None, limit=1000, since=Millis(0))))
 
 
 @asynccontextmanager
@@ -129,6 +129,23 @@ async def test_a_pool_grows_for_a_job_that_a_limit_held_when_the_limit_is_raised
         await plane.brain.decide(lambda now: world.set_tenant(tenant, now=now))
         await home.until("the second to end", lambda: second not in world.tables.jobs)
         assert (await home.history())[0].verdict.by > 0
+
+
+async def test_a_pool_made_anew_tells_what_holds_it_though_its_namesake_did(tmp_path: Path) -> None:
+    async with a_home(tmp_path) as home:
+        plane, world = home.plane, home.plane.brain.world
+        by_hand_only = a_pool(worker=SMALL, up_per_minute=0)
+        asked = replace(a_submission(cpu=250, memory=64 << 20), pools=(GROW,))
+        await plane.pools.create(by_hand_only, None)
+        await plane.brain.decide(partial(_submitted, world, asked, a_job_id()))
+        await home.until("its wish to be told", lambda: plane.autoscaler._told)
+        told = plane.autoscaler._told[GROW]
+        await plane.pools.delete(GROW)
+        await plane.clock.sleep_until(Millis(plane.clock.now() + 1))
+        await plane.pools.create(by_hand_only, None)
+        await home.until("the same wish of another pool", lambda: plane.autoscaler._told[GROW] != told)
+        first, second = await home.history()
+        assert first.verdict == second.verdict
 
 
 async def test_a_worker_that_nobody_knows_of_is_ended(tmp_path: Path) -> None:

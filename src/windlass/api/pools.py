@@ -61,7 +61,9 @@ async def get_pool_metrics(here: Here, caller: Reader, name: Name) -> Response:
 async def list_scaling(here: Here, caller: Reader, name: Name, query: Annotated[HistoryQuery, Query()]) -> Response:
     """Newest first: what was seen, which rule, what was done and what held it back."""
     pool = _visible(here, caller, name)
-    steps = await here.plane.read_model.scaling(pool.id, before=query.before, limit=query.limit + 1)
+    steps = await here.plane.read_model.scaling(
+        pool.id, before=query.before, limit=query.limit + 1, since=pool.created_at
+    )
     shown = steps[: query.limit]
     items = [pooling.step_document(step, wall=here.plane.clock.wall) for step in shown]
     return answer({"items": items, "next": shown[-1].number if len(steps) > query.limit else None})

@@ -110,12 +110,17 @@ class Autoscaler:
             if pool.id not in world.tables.fleet.pools:
                 return None
             give_up(world, pool.id, now=now)
-            return scale(world, pool.id, now=now, scheduled=scheduled, before=self._told.get(pool.id))
+            return scale(world, pool.id, now=now, scheduled=scheduled, before=self._last_told(pool))
 
         step, _ = await self._brain.decide(verb)
         if step is not None:
             self._told[pool.id] = step
             log.info("pool.scaled", pool=pool.id, by=step.verdict.by, rule=step.verdict.rule, held=step.verdict.held)
+
+    def _last_told(self, pool: Pool) -> ScalingStep | None:
+        """Of this pool, and not of one that had its name before."""
+        last = self._told.get(pool.id)
+        return last if last is not None and last.at >= pool.created_at else None
 
     # — acts —
 

@@ -139,8 +139,8 @@ class ReadModel:
     async def metered(self, tenant: TenantId | None, *, since: Day, limit: int) -> tuple[MeteredRun, ...]:
         return await self._offload(partial(self._tables.metered, tenant, since=since, limit=limit))
 
-    async def scaling(self, pool: PoolId, *, before: int | None, limit: int) -> tuple[ScalingStep, ...]:
-        return await self._offload(partial(self._tables.scaling, pool, before=before, limit=limit))
+    async def scaling(self, pool: PoolId, *, before: int | None, limit: int, since: Millis) -> tuple[ScalingStep, ...]:
+        return await self._offload(partial(self._tables.scaling, pool, before=before, limit=limit, since=since))
 
     async def forget_scaling(self, before: Millis) -> None:
         await self._writing(partial(self._tables.forget_scaling, before))

@@ -65,8 +65,11 @@ class ReadTables(Protocol):
         """Retention: forget what is older."""
         ...
 
-    def scaling(self, pool: PoolId, *, before: int | None, limit: int) -> tuple[ScalingStep, ...]:
-        """What a pool's autoscaler decided, newest first; those before decision `before`."""
+    def scaling(self, pool: PoolId, *, before: int | None, limit: int, since: Millis) -> tuple[ScalingStep, ...]:
+        """What a pool's autoscaler decided, newest first; those before decision `before`.
+
+        `since`: when the pool was created. What is older is its namesake's, which was deleted.
+        """
         ...
 
     def forget_scaling(self, before: Millis) -> None: ...

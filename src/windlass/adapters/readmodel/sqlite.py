@@ -149,10 +149,11 @@ class SqliteReadTables:
 
     # — pools —
 
-    def scaling(self, pool: PoolId, *, before: int | None, limit: int) -> tuple[ScalingStep, ...]:
+    def scaling(self, pool: PoolId, *, before: int | None, limit: int, since: Millis) -> tuple[ScalingStep, ...]:
         rows = self._db.execute(
-            "SELECT doc FROM scaling WHERE pool = ?1 AND (?2 IS NULL OR number < ?2) ORDER BY number DESC LIMIT ?3",
-            (pool, before, limit),
+            "SELECT doc FROM scaling WHERE pool = ?1 AND (?2 IS NULL OR number < ?2) AND at >= ?4 "
+            "ORDER BY number DESC LIMIT ?3",
+            (pool, before, limit, since),
         )
         return tuple(_step.decode(cast(bytes, doc)) for (doc,) in rows)
 

@@ -48,7 +48,7 @@ def change_pool(world: World, pool: Pool, prices: PriceBook | None, *, now: Mill
 
 
 def delete_pool(world: World, pool: PoolId, *, now: Millis) -> int:
-    """Refused while it has nodes or workers. Its history stays for as long as history is kept."""
+    """Refused while it has nodes or workers. Its history stays for as long as history is kept, and is not shown as a namesake's."""
     known = find_pool(world, pool)
     _check_empty(world, pool, _EMPTY_FIRST.format(pool=pool) if known.is_dynamic else _HAS_NODES)
     with world.decision(now):
