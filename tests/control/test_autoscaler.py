@@ -148,6 +148,27 @@ async def test_a_pool_made_anew_tells_what_holds_it_though_its_namesake_did(tmp_
         assert first.verdict == second.verdict
 
 
+async def test_a_pool_grows_as_a_plan_of_several_jobs_says(tmp_path: Path) -> None:
+    """For the first, and then not before its cooldown is over: the autoscaler looks before the second is there."""
+    async with a_home(tmp_path) as home:
+        plane, world = home.plane, home.plane.brain.world
+        await plane.pools.create(a_pool(worker=SMALL, cooldown_up_ms=Millis(3_600_000)), None)
+        asked = replace(a_submission(cpu=500, memory=64 << 20, command=("sleep", "600")), pools=(GROW,))
+        wanted = [replace(asked, name=name, expected_ms=Millis(7_200_000)) for name in ("first", "second", "third")]
+        found = plane.foresight.plan(LOCAL_TENANT, wanted, known={}, check_same=lambda *_: None)
+        first, *others = (one.start for one in found.items)
+        assert first is not None
+        assert [other and other.at - first.at for other in others] == [3_600_000] * 2
+        for one in wanted:
+            await plane.brain.decide(partial(_submitted, world, one, a_job_id()))
+            await home.until("the pool to grow for the first", lambda: world.tables.fleet.workers)
+        await home.until("its worker", lambda: world.tables.runs)
+        await home.until("the others' wish to be held", lambda: plane.autoscaler._told[GROW].verdict.held)
+        steps = await home.history()
+    assert [step.verdict.by for step in steps if step.verdict.by] == [1]
+    assert {kind for step in steps for kind in step.verdict.holds} == {"cooldown"}
+
+
 async def test_a_worker_that_nobody_knows_of_is_ended(tmp_path: Path) -> None:
     async with a_home(tmp_path) as home:
         leaked = WorkerOrder(

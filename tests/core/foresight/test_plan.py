@@ -50,6 +50,9 @@ class Driven:
             self.ends.append((self.now + span, run.id, run))
             self.placed.append((run.job, run.node, self.now))
 
+    def look(self) -> None:
+        """What autoscalers do; here are none."""
+
     def step(self) -> bool:
         """To the next end; False when nothing runs."""
         if not self.ends:
@@ -97,8 +100,8 @@ class Growing(Driven):
             self.place()
         return True
 
-    def _grow(self) -> bool:
-        """As the loops do: give back what has served, ask for what is missing, let in who comes."""
+    def look(self) -> None:
+        """As the loops do: give back what has served, ask for what is missing."""
         world, fleet = self.world, self.world.tables.fleet
         for worker in fleet.workers_of(GROW):
             if worker.state is WorkerState.ENDING and not is_busy(world, worker.id):
@@ -106,6 +109,11 @@ class Growing(Driven):
         step = scale(world, GROW, now=self.now)
         if step is not None and step.verdict.by > 0:
             self.coming += [(self.now + self.took, NodeId(name)) for name in step.workers]
+
+    def _grow(self) -> bool:
+        """Let in who comes, too."""
+        self.look()
+        world, fleet = self.world, self.world.tables.fleet
         came = [name for at, name in self.coming if at <= self.now]
         self.coming = [one for one in self.coming if one[0] > self.now]
         for name in came:
@@ -143,8 +151,8 @@ def a_busy_world(chance: random.Random) -> Driven:
     return driven
 
 
-def a_world_that_grows(chance: random.Random) -> Driven:
-    """Its workers take no time, or twenty seconds where one of them is there to tell by."""
+def a_world_that_grows(chance: random.Random, *, jobs: int) -> Driven:
+    """With fewer jobs than that. Its workers take no time, or twenty seconds where one of them is there to tell by."""
     took = chance.choice((0, 20_000))
     world = a_growing_world(
         *TENANTS,
@@ -163,7 +171,7 @@ def a_world_that_grows(chance: random.Random) -> Driven:
         quota = Quota(jobs=chance.choice((None, None, 2, 4)))
         changed = Tenant(id=tenant, weight=chance.choice((500, 1000, 3000)), quota=quota, policy=QuotaPolicy.QUEUE)
         world.set_tenant(changed, now=START)
-    for _ in range(chance.randrange(0, 20)):
+    for _ in range(chance.randrange(0, jobs)):
         submit(world, chance.choice(TENANTS), a_small_wish(chance, -1), job=a_job_id(), now=driven.now)
         driven.place()
         for _ in range(chance.choice((0, 0, 1, 15))):
@@ -214,13 +222,16 @@ def test_in_a_hundred_random_worlds_the_plan_is_what_then_happens() -> None:
     assert delays > 10
 
 
-def test_in_a_hundred_worlds_with_a_pool_that_grows_the_plan_is_what_then_happens() -> None:
+@pytest.mark.parametrize(("jobs", "planned_at_once"), [(20, 3), (1, 8)], ids=["among others", "many at once, alone"])
+def test_in_a_hundred_worlds_with_a_pool_that_grows_the_plan_is_what_then_happens(
+    jobs: int, planned_at_once: int
+) -> None:
     later = grew = 0
     for seed in WORLDS:
         chance = random.Random(seed)
-        driven = a_world_that_grows(chance)
+        driven = a_world_that_grows(chance, jobs=jobs)
         tenant, nodes = chance.choice(TENANTS), set(driven.world.tables.nodes)
-        wishes = [a_small_wish(chance, number) for number in range(chance.randrange(1, 4))]
+        wishes = [a_small_wish(chance, number) for number in range(chance.randrange(1, planned_at_once + 1))]
         foreseen, planned, happened = _planned_and_happened(driven, tenant, wishes, seed)
         in_pools = [(name, node if node in nodes else GROW, at) for name, node, at in happened]
         assert planned == in_pools, f"seed {seed}: node or pool, moment or order differ"
@@ -247,12 +258,14 @@ def _planned_and_happened(
 def _really(
     driven: Driven, tenant: TenantId, wishes: Sequence[Submission], ids: Sequence[JobId]
 ) -> list[tuple[str, str, int]]:
-    """As `apply` does it: one after the other, each placed at once if there is room for it."""
+    """As `apply` does it: one after the other, each placed at once if there is room for it, else seen by the autoscaler before the
+    next; no worker comes as quickly."""
     names = {}
     driven.placed.clear()
     for asked, job in zip(wishes, ids, strict=True):
         names[job] = submit(driven.world, tenant, asked, job=job, now=driven.now)[0].name
         Driven.place(driven)
+        driven.look()
     driven.place()
     while driven.step():
         pass
@@ -383,3 +396,13 @@ def test_a_worker_is_expected_after_the_cooldown_and_as_long_as_its_like_took(co
     observe(world, RunStarted(run=taken.id, token=taken.token), now=ready)
     (one,) = plan(world, TenantId("local"), [replace(asked, name="next")], ids=[a_job_id()], now=ready).items
     assert one.start == Estimate(at=Millis(max(ready, START + cooldown) + 20_000), growing=GROW)
+
+
+def test_a_pool_grows_for_the_first_that_finds_no_place_and_the_others_wait_for_its_cooldown() -> None:
+    """Its autoscaler looks before the next is there."""
+    world = a_growing_world(workers_max=3, cooldown_up_ms=Millis(60_000))
+    asked = replace(a_submission(cpu=2000), pools=(GROW,), expected_ms=Millis(3_600_000))
+    wanted = [replace(asked, name=name) for name in "abc"]
+    found = plan(world, TenantId("local"), wanted, ids=[a_job_id() for _ in wanted], now=START).items
+    later = Estimate(at=Millis(START + 60_000), growing=GROW)
+    assert [one.start for one in found] == [Estimate(at=START, growing=GROW), later, later]

@@ -59,7 +59,8 @@ def look_ahead(
 ) -> Foreseen:
     """Until every job that is wanted has its place, nothing more can happen, or the steps are used up. Inside a trial.
 
-    `arriving`: jobs that are submitted as they are taken from it, wanted too. What can be placed is, before each.
+    `arriving`: jobs that are submitted as they are taken from it, wanted too. Before each, what can be placed is, and autoscalers
+    look at who found no place; no worker is there before the last.
     """
     left, coming = set(wanted), iter(arriving)
     placings: list[Placing] = []
@@ -73,11 +74,13 @@ def look_ahead(
                 placings.append(Placing(run.job, run.tenant, run.node, now, run.burst_factor, growing))
                 observe(world, RunStarted(run=run.id, token=run.token), now=now)
                 heappush(ends, (_expected_end(world, run, now), run.id, run))
+            if left:
+                growths.ask(now)
             arrived = next(coming, None)
             if arrived is not None:
                 left.add(arrived)
                 continue
-            came = growths.step(now) if left else 0
+            came = growths.come(now) if left else 0
             steps -= came
             if came and steps > 0:
                 continue

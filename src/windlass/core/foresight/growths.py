@@ -37,8 +37,8 @@ class Growths:
         self.brought: dict[NodeId, PoolId] = {}
         """Workers that joined in the trial, by their pool. Their names are not what they will be called."""
 
-    def step(self, now: Millis) -> int:
-        """After what could be placed was: ask for workers, let those come that are due. How many came."""
+    def ask(self, now: Millis) -> None:
+        """After what could be placed was: an autoscaler's look."""
         for pool in self._pools:
             self._bury(pool.id, now)
             step = scale(self._world, pool.id, now=now)
@@ -46,6 +46,9 @@ class Growths:
                 at = Millis(now + self._usual_ms(pool.id))
                 for name in step.workers:
                     heappush(self._coming, (at, next(self._order), NodeId(name), pool.id))
+
+    def come(self, now: Millis) -> int:
+        """Workers that are due join. How many did."""
         came = 0
         while self._coming and self._coming[0][0] <= now:
             _, _, name, of = heappop(self._coming)
