@@ -290,9 +290,19 @@ async def test_lists_are_filtered_by_state_label_kind_and_name(api: ApiHome) -> 
 
     assert await names(label="team=a") == ["labelled"]
     assert await names(state="SUCCEEDED") == ["plain"]
+    assert await names(state="SUSPENDED") == ["labelled"], "as lists show it"
+    assert await names(state="PENDING") == ["labelled"], "as its status has it"
+    assert await names(state=["SUSPENDED", "SUCCEEDED"]) == ["plain", "labelled"]
+    assert await names(state=["SUSPENDED", "SUCCEEDED"], active="true") == ["labelled"]
     assert await names(active="true") == ["labelled"]
     assert await names(name="pl") == ["plain"]
     assert await names(kind="EphemeralAccelerationJob") == []
+    await api.client.post("/api/v1/nodes/n1/cordon", headers=api.bearer(roles=("admin",)))
+    await api.submit("true", name="waits")
+    assert await names(state="PENDING") == ["waits", "labelled"]
+    assert await names(state="SUSPENDED") == ["labelled"]
+    await api.client.post("/api/v1/jobs/labelled/cancel")
+    assert await names(state="SUSPENDED") == [], "over, though it was never released"
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,9 @@ REF_MAX = 63
 Ref = Annotated[str, Path(min_length=1, max_length=REF_MAX, description="Name, uid, or the first 8 or more of a uid.")]
 State = Literal["PENDING", "SCHEDULED", "STARTING", "RUNNING", "SUCCEEDED", "FAILED", "TIMED_OUT", "CANCELLED"]
 
+Shown = State | Literal["SUSPENDED"]
+"""What lists show: a PENDING job that is held back is SUSPENDED there. PENDING has both."""
+
 _SERVER_SET = frozenset({"spec.timeoutSeconds", "spec.onLostNode", "spec.sla"})
 """Fields the server fills when the document leaves them out."""
 _MOVING = frozenset({"suspend"})
@@ -39,7 +42,9 @@ _MOVING = frozenset({"suspend"})
 class ListQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    state: list[State] = Field(default_factory=list, max_length=8)
+    state: list[Shown] = Field(
+        default_factory=list, max_length=9, description="SUSPENDED: PENDING, and held back until it is released."
+    )
     kind: Literal["Job", "EphemeralAccelerationJob"] | None = None
     label: list[Annotated[str, Form("^[^=]+=[^=]*$", "expected a label as key=value")]] = Field(
         default_factory=list, max_length=16, description="key=value"
@@ -182,14 +187,16 @@ def _comparable(asked: Submission) -> dict[str, Any]:
 
 
 def _job_query(tenant: TenantId, query: ListQuery) -> JobQuery:
-    states = tuple(JobState(state) for state in query.state)
+    states = tuple(JobState(state) for state in query.state if state != "SUSPENDED")
+    with_suspended = "SUSPENDED" in query.state
     if query.active:
-        states = tuple(state for state in (states or JobState) if state not in TERMINAL)
-    if query.active and not states:
+        states = tuple(state for state in (states if query.state else JobState) if state not in TERMINAL)
+    if query.active and not states and not with_suspended:
         raise Invalid("no state is both active and among those asked for", faults=[Fault("state", "is over")])
     return JobQuery(
         tenant=tenant,
         states=states,
+        with_suspended=with_suspended,
         kind=JobKind(query.kind) if query.kind else None,
         labels=_labels(query.label),
         name_prefix=query.name,

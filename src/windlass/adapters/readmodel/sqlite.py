@@ -235,8 +235,9 @@ def _conditions(query: JobQuery) -> tuple[str, list[Any]]:
 
     if query.tenant is not None:
         add("jobs.tenant = ?", query.tenant)
-    if query.states:
-        add(f"jobs.state IN ({', '.join('?' * len(query.states))})", *query.states)
+    if query.states or query.with_suspended:
+        held = " OR (jobs.state = 'PENDING' AND json_extract(jobs.doc, '$.is_suspended'))" * query.with_suspended
+        add(f"(jobs.state IN ({', '.join('?' * len(query.states))}){held})", *query.states)
     if query.kind is not None:
         add("jobs.kind = ?", query.kind)
     if query.name_prefix:

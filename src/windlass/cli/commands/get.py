@@ -48,7 +48,12 @@ class Filters:
 @click.argument("kind", metavar="jobs|nodes|volumes|pools|tenants", shell_complete=lambda *_: list(KINDS))
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=complete_job)
 @output_option()
-@click.option("--state", multiple=True, metavar="STATE", help="Only jobs in this state; may be repeated.")
+@click.option(
+    "--state",
+    multiple=True,
+    metavar="STATE",
+    help="Only jobs in this state; may be repeated. PENDING has SUSPENDED too.",
+)
 @click.option("-l", "--label", multiple=True, metavar="KEY=VALUE", help="Only jobs with this label; may be repeated.")
 @click.option("--active", is_flag=True, help="Only jobs that are not over.")
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="At most so many, newest first.")

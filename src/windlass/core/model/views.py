@@ -28,6 +28,9 @@ class JobQuery(Struct, frozen=True, kw_only=True):
 
     tenant: TenantId | None
     states: tuple[JobState, ...] = ()
+    """Any, where neither is said."""
+    with_suspended: bool = False
+    """Also those PENDING that are held back."""
     kind: JobKind | None = None
     labels: Mapping[str, str] = {}
     name_prefix: str = ""
