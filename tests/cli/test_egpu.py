@@ -114,6 +114,17 @@ def test_watch_prints_what_happens_until_the_end(stub: Stub, egpu: Invoke) -> No
     assert "cat SUCCEEDED after 3.2s" in result.stderr
 
 
+def test_watch_of_a_job_that_is_over_prints_all_that_happened(stub: Stub, egpu: Invoke) -> None:
+    stub.jobs["cat"] = ended(a_job("cat"))
+    kinds = ("Accepted", "Scheduled", "Running", "Succeeded")
+    stub.happened["cat"] = [
+        {"revision": at, "at": "2026-11-15T12:00:00Z", "kind": kind} for at, kind in enumerate(kinds, start=1)
+    ]
+    result = egpu("watch", "cat")
+    assert [line.split()[-1] for line in result.stdout.splitlines()] == list(kinds)
+    assert "cat SUCCEEDED after 3.2s" in result.stderr
+
+
 def test_logs_cancel_and_the_help_are_there(stub: Stub, egpu: Invoke) -> None:
     stub.jobs["cat"] = a_job("cat")
     stub.lines["cat"] = [("stdout", "meow")]

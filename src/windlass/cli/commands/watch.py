@@ -12,7 +12,7 @@ from windlass.cli.follow import summary
 from windlass.cli.names import job_argument
 from windlass.cli.output import can_redraw, is_coloured, note, say, width
 from windlass.cli.render import lists, table
-from windlass.cli.render.values import clock_time, first_line, is_over, state_of
+from windlass.cli.render.values import clock_time, first_line, state_of
 from windlass.cli.unseen import unseen_told
 from windlass.client.client import Client
 from windlass.client.documents import Happening, Manifest
@@ -36,14 +36,12 @@ def watch(ctx: click.Context, job: str | None) -> None:
 
 
 def watch_one(client: Client, job: Manifest) -> None:
+    """What happens is told from the first on, and ends with the job: all of it, also of one that is over."""
     uid = job["metadata"]["uid"]
     with unseen_told(client, uid):
         for event in client.follow_happenings(uid):
             say(_happening_line(event))
-            job = client.job(uid)
-            if is_over(job):
-                break
-    note(summary(job, time.time()))
+    note(summary(client.job(uid), time.time()))
 
 
 def print_changes(client: Client, names: Iterable[str], form: str, *, kind: str | None = None) -> None:
