@@ -1,9 +1,13 @@
 """Jobs through the front door: submit, get, list, apply, cancel, release, delete, retry."""
 
+from datetime import datetime
+
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from tests.api.home import DEADLINE_SECONDS, ApiHome, api_home, manifest
+from windlass.core.model.ids import Millis
 from windlass.testing.behind import held_back
 from windlass.wire.schema import JobList, JobManifest, Problem
 
@@ -303,6 +307,32 @@ async def test_lists_are_filtered_by_state_label_kind_and_name(api: ApiHome) -> 
     assert await names(state="SUSPENDED") == ["labelled"]
     await api.client.post("/api/v1/jobs/labelled/cancel")
     assert await names(state="SUSPENDED") == [], "over, though it was never released"
+
+
+async def test_how_long_a_job_ran_is_the_time_of_its_runs_in_lists_too(api: ApiHome) -> None:
+    world = api.home.plane.brain.world
+    world.policy = replace(world.policy, retry_backoff_ms=Millis(300), retry_backoff_max_ms=Millis(300))
+    made = await api.submit("exit", "1", name="tried", retries=1)
+    over = (await api.until(made["metadata"]["uid"]))["status"]
+    assert len(over["runs"]) == 2
+    spans = [_between(run["startedAt"], run["endedAt"]) for run in over["runs"]]
+    assert over["ranSeconds"] == pytest.approx(sum(spans), abs=0.001)
+    assert over["ranSeconds"] < _between(over["startedAt"], over["finishedAt"]), "without the backoff"
+    (listed,) = (await api.client.get("/api/v1/jobs")).json()["items"]
+    assert (listed["status"]["ranSeconds"], "runs" in listed["status"]) == (over["ranSeconds"], False)
+
+
+def _between(began: str, ended: str) -> float:
+    return (datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds()
+
+
+async def test_a_job_that_runs_says_since_when_and_one_that_never_did_says_nothing(api: ApiHome) -> None:
+    made = await api.submit("sleep", "99999", name="runs")
+    running = (await api.until(made["metadata"]["uid"], "RUNNING"))["status"]
+    assert (running["ranSeconds"], running["runStartedAt"]) == (0, running["startedAt"])
+    held = (await api.submit("true", suspend=True))["status"]
+    assert "ranSeconds" not in held
+    assert "runStartedAt" not in held
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,16 @@ def test_the_list_of_jobs_in_a_pipe() -> None:
     ]
 
 
+def test_what_was_waited_between_attempts_is_not_counted_as_run() -> None:
+    started = {"status__startedAt": "2026-11-15T12:00:01Z", "status__attempt": 2, "status__ranSeconds": 7.5}
+    again = a_job("again", status__state="RUNNING", status__runStartedAt="2026-11-15T12:04:52.5Z", **started)
+    backing_off = a_job("backing-off", **started)
+    failed = ended(a_job("failed"), 3)
+    failed["status"] |= {"ranSeconds": 1.25}
+    rows = lists.job_rows([again, backing_off, failed], NOW)
+    assert [row[3] for row in rows] == ["15s", "7.5s", "1.2s"]
+
+
 def test_a_signal_is_shown_by_its_name() -> None:
     killed = ended(a_job("killed"), 137)
     assert table.lines(lists.JOBS, lists.job_rows([killed], NOW))[1].endswith("exit code 137 (SIGKILL)")

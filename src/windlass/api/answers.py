@@ -53,7 +53,14 @@ def manifest_of(context: Context, view: JobView) -> dict[str, Any]:
     waiting = plane.waiting(view.job.id) if view.job.state is JobState.PENDING else ()
     clock = plane.clock
     document = job_manifest(
-        view.job, view.spec, view.runs, waiting=waiting, hook=view.hook, now=clock.now(), wall=clock.wall
+        view.job,
+        view.spec,
+        view.runs,
+        ran_ms=view.ran_ms,
+        waiting=waiting,
+        hook=view.hook,
+        now=clock.now(),
+        wall=clock.wall,
     )
     if view.job.attempt and not view.job.is_over:
         document["status"]["cost"] = plane.treasury.cost_of(view.job)

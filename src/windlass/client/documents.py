@@ -53,6 +53,8 @@ class Status(TypedDict, total=False):
     runs: list[Run]
     waiting: list[str]
     progress: str | None
+    ranSeconds: float | None
+    runStartedAt: str | None
     cost: int | None
 
 

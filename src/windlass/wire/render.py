@@ -18,7 +18,7 @@ from windlass.core.model.resources import Resources
 from windlass.core.model.run import Run
 from windlass.core.model.secret import SecretFile, SecretVariable
 from windlass.core.model.submission import Submission
-from windlass.core.model.views import Asked, Event, NodeView, VolumeView
+from windlass.core.model.views import Asked, Event, NodeView, VolumeView, ran_over
 from windlass.wire.job import API_VERSION, SLA_CLASSES, VOLUME_TTL
 from windlass.wire.quantities import write_bytes, write_cpu, write_seconds
 
@@ -43,13 +43,15 @@ def job_manifest(
     spec: JobSpec,
     runs: Sequence[Run] = (),
     *,
+    ran_ms: Millis | None = None,
     waiting: Sequence[str] = (),
     hook: Hook | None = None,
     now: Millis | None = None,
     wall: Wall,
 ) -> dict[str, Any]:
-    """`runs` oldest first; empty in lists, where status does without them. `waiting` says why it is not placed, `hook` how
-    telling of its end goes. `now` is for what depends on the time of looking; when the job last changed, if it is not given."""
+    """`runs` oldest first; empty in lists, where status does without them and `ran_ms` says how long those that are over ran.
+    `waiting` says why it is not placed, `hook` how telling of its end goes. `now` is for what depends on the time of looking; when
+    the job last changed, if it is not given."""
     metadata: dict[str, Any] = {
         "name": job.name,
         "uid": job.id,
@@ -58,6 +60,8 @@ def job_manifest(
     if job.labels:
         metadata["labels"] = dict(job.labels)
     status = _status(job, runs, waiting, now if now is not None else job.since, wall)
+    if job.started_at is not None:
+        status["ranSeconds"] = (ran_ms if ran_ms is not None else ran_over(job, runs)) / 1000
     if hook is not None:
         status["webhook"] = _hook(hook, wall)
     return {
@@ -269,6 +273,8 @@ def _status(job: Job, runs: Sequence[Run], waiting: Sequence[str], now: Millis, 
     }
     if job.attempt:
         status["cost"] = job.cost
+    if job.state is JobState.RUNNING:
+        status["runStartedAt"] = timestamp(wall(job.since))
     if job.due_at is not None:
         status["sla"] = {"dueAt": timestamp(wall(job.due_at)), "state": sla_state(job, now)}
     if job.state is JobState.PENDING:

@@ -98,6 +98,10 @@ class JobStatus(Shape):
     runs: list[RunShape] = Field(default_factory=list)
     waiting: list[str] = Field(default_factory=list)
     progress: str | None = None
+    ran_seconds: float | None = Field(
+        default=None, description="How long its runs that are over ran, together; what waits between them is not in it."
+    )
+    run_started_at: str | None = Field(default=None, description="Of the run that is live, while it is RUNNING.")
     cost: int | None = None
     sla: SlaShape | None = None
     webhook: WebhookShape | None = None

@@ -21,7 +21,7 @@ from windlass.core.model.ids import JobId, Millis, PoolId, TenantId
 from windlass.core.model.job import Job, JobSpec
 from windlass.core.model.node import Node
 from windlass.core.model.run import Run
-from windlass.core.model.views import Event, EventQuery, JobPage, JobQuery, JobView, VolumeView
+from windlass.core.model.views import Event, EventQuery, JobPage, JobQuery, JobView, VolumeView, ran_over
 from windlass.core.model.volume import Volume
 from windlass.core.scaling import ScalingStep
 from windlass.ports.store import Change
@@ -97,7 +97,7 @@ class SqliteReadTables:
                   WHERE {where} ORDER BY jobs.id {order} LIMIT ?"""  # noqa: S608 — `where` is made of constants only
         rows = self._db.execute(sql, (*values, query.limit + 1)).fetchall()
         shown = rows[: query.limit]
-        items = tuple(_view(doc, spec, revision) for _, doc, revision, spec in shown)
+        items = tuple(self._listed(_view(doc, spec, revision)) for _, doc, revision, spec in shown)
         more = len(rows) > query.limit
         return JobPage(items=items, next_cursor=str(shown[-1][0]) if more else None, revision=self.revision())
 
@@ -206,10 +206,19 @@ class SqliteReadTables:
         ).fetchone()
         if row is None:
             return None
-        runs = self._db.execute("SELECT doc FROM runs WHERE job = ?", (job,))
-        ordered = sorted((_run.decode(cast(bytes, doc)) for (doc,) in runs), key=lambda run: (run.attempt, run.index))
-        view = _view(*row, runs=tuple(ordered))
+        view = _view(*row, runs=self._runs_of(job))
         return replace(view, hook=self._hook_of(job)) if view.job.webhook and view.job.is_over else view
+
+    def _listed(self, view: JobView) -> JobView:
+        """Without its runs. Only of one that may have several are they looked at, for how long they ran."""
+        job = view.job
+        several = job.started_at is not None and (job.retries or job.attempt > 1)
+        return replace(view, ran_ms=ran_over(job, self._runs_of(job.id))) if several else view
+
+    def _runs_of(self, job: JobId) -> tuple[Run, ...]:
+        rows = self._db.execute("SELECT doc FROM runs WHERE job = ?", (job,))
+        runs = [_run.decode(cast(bytes, doc)) for (doc,) in rows]
+        return tuple(sorted(runs, key=lambda run: (run.attempt, run.index)))
 
     def _hook_of(self, job: JobId) -> Hook | None:
         doc = self._one("SELECT doc FROM told WHERE key = ?", (hook_told(job),))
@@ -221,7 +230,8 @@ class SqliteReadTables:
 
 
 def _view(job: Any, spec: Any, revision: Any, *, runs: tuple[Run, ...] = ()) -> JobView:
-    return JobView(job=_job.decode(job), spec=_spec.decode(spec), runs=runs, revision=revision)
+    known = _job.decode(job)
+    return JobView(job=known, spec=_spec.decode(spec), runs=runs, ran_ms=ran_over(known, runs), revision=revision)
 
 
 def _conditions(query: JobQuery) -> tuple[str, list[Any]]:

@@ -208,10 +208,10 @@ function pill(element, job) {
 }
 
 function elapsed(job) {
-  const { startedAt, finishedAt } = job.status;
+  const { startedAt, ranSeconds, runStartedAt } = job.status;
   if (!startedAt) return "";
-  const end = finishedAt ? Date.parse(finishedAt) : Date.now() + skew;
-  return span(Math.max(0, end - Date.parse(startedAt)));
+  const live = runStartedAt ? Math.max(0, Date.now() + skew - Date.parse(runStartedAt)) : 0;
+  return span(1000 * (ranSeconds || 0) + live);
 }
 
 function span(ms) {

@@ -88,11 +88,15 @@ def age(timestamp: str | None, now: float) -> str:
 
 
 def ran(job: Manifest, now: float) -> str:
-    """How long it ran, or has been running."""
+    """How long it ran, or has been running: its runs together, without what was waited between them."""
     status = job["status"]
     start = seconds_of(status.get("startedAt"))
     if start is None:
         return "-"
+    over = status.get("ranSeconds")
+    if over is not None:
+        since = seconds_of(status.get("runStartedAt"))
+        return span(over + (now - since if since is not None else 0.0))
     end = seconds_of(status.get("finishedAt"))
     return span((now if end is None else end) - start)
 

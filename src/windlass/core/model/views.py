@@ -1,6 +1,6 @@
 """What the read model answers with: the inside shapes, joined. `wire` turns them into manifests."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -18,9 +18,26 @@ class JobView(Struct, frozen=True, kw_only=True):
     spec: JobSpec
     runs: tuple[Run, ...] = ()
     """Oldest first. Empty in lists unless asked for."""
+    ran_ms: Millis = Millis(0)
+    """How long its runs that are over ran, together; also in lists."""
     revision: int = 0
     hook: Hook | None = None
     """How telling of its end goes, if somebody is to be told. None in lists."""
+
+
+def ran_over(job: Job, runs: Sequence[Run]) -> Millis:
+    """How long its runs that are over ran, together: without the backoff and the waiting between them.
+
+    `runs`: all of them; without any, of a job that has one at most.
+    """
+    if runs:
+        spans = [
+            run.ended_at - run.started_at for run in runs if run.ended_at is not None and run.started_at is not None
+        ]
+        return Millis(sum(spans))
+    if job.started_at is None or job.finished_at is None:
+        return Millis(0)
+    return Millis(job.finished_at - job.started_at)
 
 
 class JobQuery(Struct, frozen=True, kw_only=True):
