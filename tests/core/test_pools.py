@@ -286,6 +286,23 @@ def test_what_holds_a_pool_back_is_told_once() -> None:
     assert again is None
 
 
+def test_a_wish_that_is_held_is_told_once_however_the_time_that_is_left_is_said() -> None:
+    world = a_growing_world(cooldown_up_ms=Millis(3_600_000), triggers=(Trigger(measure=Measure.WAIT, up=1, down=0),))
+    told = scale_by_hand(world, GROW, 1, now=START)
+    come(world, START)
+    wants(world, now=START, cpu=2000)
+    place(world, now=START)
+    wants(world, now=START)
+    place(world, now=START)
+    lines = []
+    for seconds in (1, 59, 60, 61, 3_540, 3_541, 3_599):
+        step = scale(world, GROW, now=Millis(START + seconds * 1000), before=told)
+        if step is not None:
+            told = step
+            lines.append(step.verdict.held)
+    assert lines == [("cooldown, 59 min 59 s left",)]
+
+
 def test_a_worker_takes_so_many_runs_and_then_no_more() -> None:
     world = a_growing_world(runs_per_worker=2)
     (worker,) = grown(world, START, workers=1)

@@ -27,6 +27,8 @@ _LANES_MAX: Final = 1_000
 """Of one shape: with more tenants than these waiting, a few more would change nothing."""
 _MINUTE_MS: Final = 60_000
 _WHOLE: Final = 1_000
+_UNITS: Final = frozenset({"s", "min", "h", "d"})
+"""Of a span in words."""
 
 
 def scale(
@@ -236,5 +238,6 @@ def _note_change(world: World, pool: Pool, change: Change) -> None:
 
 
 def _gist(verdict: Verdict) -> tuple[str, ...]:
-    """Its words without its numbers: what is told once, not again at every look."""
-    return tuple("".join(one for one in text if not one.isdigit()) for text in (verdict.rule, *verdict.held))
+    """Its words without numbers and units, which change with the time: what is told once, not again at every look."""
+    words = (word.strip(",:") for word in verdict.rule.split())
+    return (*(word for word in words if word.isalpha() and word not in _UNITS), *verdict.holds)
