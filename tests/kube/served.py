@@ -10,8 +10,9 @@ from tests.e2e.server import WindlassServer
 from tests.kube.lab import Lab
 from tests.kube.pki import kubeconfig
 from tests.parts import busybox
+from windlass.wire.kube.install import GUESTS, RUNS, SERVER
 
-ACCOUNT = "windlass-server"
+ACCOUNT = SERVER
 
 
 class ClusterServer(WindlassServer):
@@ -29,8 +30,9 @@ class ClusterServer(WindlassServer):
         try:
             super().close()
         finally:
-            binding = f"{ACCOUNT}-{self._lab.namespace}"  # the one thing that does not go with its namespace
-            self._lab.kubectl("delete", "clusterrolebinding", binding, "--ignore-not-found")
+            for role in (SERVER, GUESTS):  # what does not go with its namespace
+                binding = f"{role}-{self._lab.namespace}"
+                self._lab.kubectl("delete", "clusterrolebinding", binding, "--ignore-not-found")
 
     def job(self, name: str) -> dict[str, Any]:
         """Its status."""
@@ -46,6 +48,8 @@ class ClusterServer(WindlassServer):
         self.data.mkdir(parents=True, exist_ok=True)
         config = self.data / "kubeconfig"
         config.write_text(yaml.safe_dump(log_in(self._lab)))
+        if self._settings.get("tenants"):
+            bind(self._lab, GUESTS, cluster_wide=True)
         settings = {"kubeconfig": str(config), "namespace": self._lab.namespace, "side_image": busybox.IMAGE}
         lines = [f"{key} = {json.dumps(value)}" for key, value in {**settings, **self._settings}.items()]
         Path(self.data, "windlass.toml").write_text("\n".join(["[kubernetes]", *lines, ""]))
@@ -53,9 +57,18 @@ class ClusterServer(WindlassServer):
 
 def log_in(lab: Lab) -> dict[str, Any]:
     """A kubeconfig of a service account that the two roles are bound to, as the guide says."""
-    who = f"--serviceaccount={lab.namespace}:{ACCOUNT}"
     lab.kubectl("create", "serviceaccount", ACCOUNT)
-    lab.kubectl("create", "rolebinding", ACCOUNT, "--clusterrole=windlass-server-runs", who)
-    lab.kubectl("create", "clusterrolebinding", f"{ACCOUNT}-{lab.namespace}", "--clusterrole=windlass-server", who)
+    bind(lab, RUNS)
+    bind(lab, SERVER, cluster_wide=True)
     token = lab.kubectl("create", "token", ACCOUNT, "--duration=2h").strip()
     return kubeconfig(lab.cluster.server, lab.cluster.authority, {"token": token})
+
+
+def bind(lab: Lab, role: str, *, cluster_wide: bool = False) -> None:
+    """To the server of this namespace. Where namespaces are named to the operator, the role is one of the namespace's own."""
+    who = f"--serviceaccount={lab.namespace}:{ACCOUNT}"
+    if cluster_wide:
+        lab.kubectl("create", "clusterrolebinding", f"{role}-{lab.namespace}", f"--clusterrole={role}", who)
+        return
+    kind = "role" if lab.kubectl("get", "role", role, "--ignore-not-found") else "clusterrole"
+    lab.kubectl("create", "rolebinding", role, f"--{kind}={role}", who)

@@ -49,14 +49,15 @@ def test_the_manifest_is_whole_and_gives_no_power_over_the_cluster() -> None:
         "ClusterRole",
         "ClusterRole",
         "ClusterRole",
+        "ClusterRole",
         "ClusterRoleBinding",
         "Deployment",
     ]
     roles = {one["metadata"]["name"]: one["rules"] for one in documents if one["kind"] == "ClusterRole"}
-    assert set(roles) == {"windlass-operator", "windlass-server", "windlass-server-runs"}
+    assert set(roles) == {"windlass-operator", "windlass-server", "windlass-server-runs", "windlass-server-guests"}
     everything = [rule for rules in roles.values() for rule in rules]
     assert not any("*" in rule[part] for rule in everything for part in ("apiGroups", "resources", "verbs"))
-    assert documents[6]["roleRef"]["name"] == "windlass-operator"  # those of a server are bound to nobody
+    assert documents[7]["roleRef"]["name"] == "windlass-operator"  # those of a server are bound to nobody
     rules = roles["windlass-operator"]
     assert not any("secrets" in rule["resources"] for rule in rules)
     deployment = documents[-1]["spec"]
@@ -64,3 +65,19 @@ def test_the_manifest_is_whole_and_gives_no_power_over_the_cluster() -> None:
     container = deployment["template"]["spec"]["containers"][0]
     assert {"name": "WINDLASS_OPERATOR_USER", "value": "2000"} in container["env"]
     assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
+
+
+def test_where_namespaces_are_named_nothing_is_written_or_read_in_any_other() -> None:
+    asked = ("operator", "manifest", "-n", "ops", "--set", "namespaces=lab, vision,lab")
+    documents = list(yaml.safe_load_all(Operator.say(*asked)))
+    of_cluster = {one["metadata"]["name"]: one["rules"] for one in documents if one["kind"] == "ClusterRole"}
+    assert set(of_cluster) == {"windlass-operator", "windlass-server"}
+    rules = [rule for rules in of_cluster.values() for rule in rules]
+    assert {verb for rule in rules for verb in rule["verbs"]} <= {"get", "list", "watch"}
+    assert {kind for rule in rules for kind in rule["resources"]} == {"nodes", "namespaces", "storageclasses"}
+    within = [(one["kind"], one["metadata"]["namespace"]) for one in documents if one["kind"].startswith("Role")]
+    assert within == [(kind, name) for name in ("lab", "vision") for kind in [*["Role"] * 3, "RoleBinding"]]
+    for one in documents:
+        if one["kind"] == "RoleBinding":
+            assert (one["roleRef"]["kind"], one["roleRef"]["name"]) == ("Role", "windlass-operator")
+            assert one["subjects"] == [{"kind": "ServiceAccount", "name": "windlass-operator", "namespace": "ops"}]

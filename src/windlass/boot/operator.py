@@ -20,7 +20,7 @@ _MISSING = "the operator needs two more packages: pip install 'windlass[k8s]'"
 @click.pass_context
 def command(ctx: click.Context) -> None:
     """Run jobs on a Kubernetes cluster: kubectl apply -f job.yaml gives the same job."""
-    ctx.obj = _variables
+    ctx.obj = _installed
 
 
 @command.command("run")
@@ -76,10 +76,10 @@ def run(kubeconfig: Path | None, context: str | None, host: str, port: int, stat
         raise _first(group) from group
 
 
-def _variables(given: "Mapping[str, str]") -> "Mapping[str, str]":
-    from windlass.operator.settings import variables
+def _installed(given: "Mapping[str, str]") -> "tuple[Mapping[str, str], tuple[str, ...]]":
+    from windlass.operator.settings import installed
 
-    return variables(given)
+    return installed(given)
 
 
 def _since_start() -> "Callable[[], Millis]":

@@ -127,8 +127,13 @@ def load(environ: Mapping[str, str]) -> OperatorSettings:
 
 def variables(given: Mapping[str, str]) -> dict[str, str]:
     """As a Deployment carries them, when they hold: `preset-image` and `preset_image` are one."""
-    _read(given)
-    return {PREFIX + _name(name).upper(): text for name, text in given.items()}
+    return installed(given)[0]
+
+
+def installed(given: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """As `variables`, and the namespaces in which they let it work; none: all."""
+    namespaces = _read(given).namespaces
+    return {PREFIX + _name(name).upper(): text for name, text in given.items()}, namespaces
 
 
 _OF_A_SERVICE: Final = re.compile(

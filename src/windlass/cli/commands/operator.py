@@ -8,14 +8,17 @@ import click
 
 from windlass import __version__
 from windlass.cli.output import say
+from windlass.core.errors import NotFound
 
 if TYPE_CHECKING:
     from windlass.wire.kube.names import Document
 
 _IMAGE = f"windlass:{__version__}"
 _ENV = "KEY=VALUE"
-Reader = Callable[[Mapping[str, str]], Mapping[str, str]]
-"""Judges settings and answers the operator's variables; the operator's own, handed in as the context's object."""
+_WITHIN = ("Role", "RoleBinding")
+Reader = Callable[[Mapping[str, str]], tuple[Mapping[str, str], tuple[str, ...]]]
+"""Judges settings and answers the operator's variables and the namespaces it watches; the operator's own, handed in as the
+context's object."""
 
 
 def _options(function: Any) -> Any:
@@ -42,7 +45,7 @@ def manifest(read: Reader, image: str, namespace: str, settings: tuple[str, ...]
     """Print what `install` would apply, as YAML for kubectl or a repository."""
     import yaml
 
-    documents = _documents(image, namespace, _variables(read, settings), crds_only)
+    documents = _documents(read, image, namespace, settings, crds_only)
     say(yaml.safe_dump_all(documents, sort_keys=False).rstrip())
 
 
@@ -69,18 +72,17 @@ def install(
         from windlass.client.kube.api import read_config
     except ImportError as exc:
         raise click.ClickException("this needs two more packages: pip install 'windlass[k8s]'") from exc
-    documents = _documents(image, namespace, _variables(read, settings), crds_only)
-    anyio.run(_apply, read_config(kubeconfig, context), documents)
+    documents = _documents(read, image, namespace, settings, crds_only)
+    anyio.run(_install, read_config(kubeconfig, context), documents, "" if crds_only else namespace)
 
 
-def _documents(image: str, namespace: str, environment: Mapping[str, str], crds_only: bool) -> "list[Document]":
+def _documents(
+    read: Reader, image: str, namespace: str, settings: tuple[str, ...], crds_only: bool
+) -> "list[Document]":
     from windlass.wire.kube.install import crds, everything
 
-    return crds() if crds_only else everything(image, namespace=namespace, environment=environment)
-
-
-def _variables(read: Reader, settings: tuple[str, ...]) -> Mapping[str, str]:
-    return read(dict(_pair(text) for text in settings)) if settings else {}
+    environment, watched = read(dict(_pair(text) for text in settings))
+    return crds() if crds_only else everything(image, namespace=namespace, environment=environment, watched=watched)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -90,15 +92,43 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-async def _apply(config: Any, documents: "list[Document]") -> None:
-    from windlass.client.kube.api import Kind, KubeApi
+async def _install(config: Any, documents: "list[Document]", namespace: str) -> None:
+    """Without a namespace there is no operator, and nothing that it could have had before."""
+    from windlass.client.kube.api import KubeApi
 
     async with KubeApi(config, manager="windlass-install") as api:
         for document in documents:
-            kind = Kind(document["apiVersion"], _plural(document["kind"]))
-            metadata = document["metadata"]
-            await api.apply(kind, document, metadata.get("namespace", ""))
-            say(f"{document['kind'].lower()}/{metadata['name']} applied")
+            await _apply(api, document)
+        if namespace:
+            await _take_back(api, documents, namespace)
+
+
+async def _apply(api: Any, document: "Document") -> None:
+    from windlass.wire.kube.kinds import Kind
+
+    metadata, kind = document["metadata"], document["kind"]
+    within = metadata.get("namespace", "")
+    try:
+        await api.apply(Kind(document["apiVersion"], _plural(kind)), document, within)
+    except NotFound as exc:
+        raise NotFound(exc.message, hint=f"kubectl create namespace {within}, then again" if within else None) from exc
+    say(f"{kind.lower()}/{metadata['name']} applied{f' in {within}' if kind in _WITHIN else ''}")
+
+
+async def _take_back(api: Any, documents: "list[Document]", namespace: str) -> None:
+    """The operator's rights in namespaces that it no longer watches by name."""
+    from windlass.wire.kube.install import is_left
+    from windlass.wire.kube.kinds import ROLE_BINDINGS, ROLES
+
+    for binding in await api.list(ROLE_BINDINGS, labels="app.kubernetes.io/managed-by=windlass"):
+        if not is_left(binding, namespace, documents):
+            continue
+        name, within = binding["metadata"]["name"], binding["metadata"]["namespace"]
+        await api.delete(ROLE_BINDINGS, name, within, uid=binding["metadata"]["uid"])
+        role = await api.get(ROLES, name, within)
+        if role is not None:
+            await api.delete(ROLES, name, within, uid=role["metadata"]["uid"])
+        say(f"role/{name} in {within} taken back")
 
 
 def _plural(kind: str) -> str:

@@ -4,7 +4,7 @@ One replica that is recreated, not rolled: safety comes from preconditions on ev
 them would ask for everything twice.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from windlass.wire.kube.crd import ephemeral_crd
@@ -29,18 +29,18 @@ RULES: Final[tuple[Document, ...]] = (
     {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "create"]},
     # To hear of volumes that a kubelet was refused.
     {"apiGroups": [""], "resources": ["events"], "verbs": ["list", "watch", "create", "patch"]},
-    {"apiGroups": [""], "resources": ["nodes", "namespaces"], "verbs": ["get", "list", "watch"]},
-    {"apiGroups": ["storage.k8s.io"], "resources": ["storageclasses"], "verbs": ["get", "list"]},
 )
+"""In every namespace that it watches."""
+CLUSTER_RULES: Final[tuple[Document, ...]] = (
+    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]},
+    {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list", "watch"]},
+    {"apiGroups": ["storage.k8s.io"], "resources": ["storageclasses"], "verbs": ["get"]},
+)
+"""Of what lies in no namespace: to look at, and no more."""
 
 SERVER: Final = "windlass-server"
-SERVER_RULES: Final[tuple[Document, ...]] = (
-    {"apiGroups": [""], "resources": ["nodes", "namespaces"], "verbs": ["get", "list", "watch"]},
-    # Of tenants' namespaces: what waits there to be admitted, and what came of it.
-    {"apiGroups": [GROUP], "resources": [PLURAL], "verbs": ["get", "list", "watch", "patch"]},
-    {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
-)
-"""In the whole cluster, of a server that has it as a pool."""
+SERVER_RULES: Final[tuple[Document, ...]] = ({"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]},)
+"""In the whole cluster, of a server that has it as a pool: what there is to give out."""
 RUNS: Final = "windlass-server-runs"
 RUN_RULES: Final[tuple[Document, ...]] = (
     {
@@ -55,6 +55,16 @@ RUN_RULES: Final[tuple[Document, ...]] = (
     {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "create", "patch", "delete"]},
 )
 """In the namespace of its runs, which is its alone."""
+GUESTS: Final = "windlass-server-guests"
+GUEST_RULES: Final[tuple[Document, ...]] = (
+    {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]},
+    {"apiGroups": [GROUP], "resources": [PLURAL], "verbs": ["get", "list", "watch", "patch"]},
+    {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
+)
+"""In tenants' namespaces, of a server that admits what waits there: whose they are, and what came of it."""
+FIND_RULES: Final[tuple[Document, ...]] = ({"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list"]},)
+"""To find tenants' namespaces where none are named."""
+_RBAC: Final = "rbac.authorization.k8s.io"
 
 
 def crds() -> list[Document]:
@@ -62,41 +72,67 @@ def crds() -> list[Document]:
 
 
 def everything(
-    image: str, *, namespace: str = NAMESPACE, environment: Mapping[str, str] | None = None
+    image: str,
+    *,
+    namespace: str = NAMESPACE,
+    environment: Mapping[str, str] | None = None,
+    watched: Sequence[str] = (),
 ) -> list[Document]:
-    """In the order in which they are applied."""
-    return [*crds(), *rights(namespace), deployment(image, namespace, environment or {})]
+    """In the order in which they are applied. `watched` are the namespaces that have to be there; none: all."""
+    return [*crds(), *rights(namespace, watched), deployment(image, namespace, environment or {})]
 
 
-def rights(namespace: str) -> list[Document]:
-    rbac = "rbac.authorization.k8s.io"
+def rights(namespace: str, watched: Sequence[str] = ()) -> list[Document]:
+    """Where namespaces are named the operator writes in these alone, and reads in no other."""
     restricted = {"pod-security.kubernetes.io/enforce": "restricted"}
+    within = [document for one in dict.fromkeys(watched) for document in _within(one, namespace)]
+    shared = [] if watched else [_role(RUNS, RUN_RULES), _role(GUESTS, (*GUEST_RULES, *FIND_RULES))]
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": {**_LABELS, **restricted}}},
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _metadata(namespace)},
-        {"apiVersion": f"{rbac}/v1", "kind": "ClusterRole", "metadata": _metadata(), "rules": list(RULES)},
-        *_server_roles(f"{rbac}/v1"),
-        {
-            "apiVersion": f"{rbac}/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": _metadata(),
-            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": OPERATOR},
-            "subjects": [{"kind": "ServiceAccount", "name": OPERATOR, "namespace": namespace}],
-        },
+        _role(OPERATOR, CLUSTER_RULES if watched else (*RULES, *CLUSTER_RULES)),
+        _role(SERVER, SERVER_RULES),
+        *shared,
+        _binding(namespace),
+        *within,
     ]
 
 
-def _server_roles(api_version: str) -> list[Document]:
-    """Bound by the admin, to whoever the server logs in as: nobody has them by being installed."""
+def _within(watched: str, operator_namespace: str) -> list[Document]:
+    """A server's roles are bound by the admin, to whoever it logs in as: nobody has them by being installed."""
     return [
-        {
-            "apiVersion": api_version,
-            "kind": "ClusterRole",
-            "metadata": {**_metadata(), "name": name},
-            "rules": list(rules),
-        }
-        for name, rules in ((SERVER, SERVER_RULES), (RUNS, RUN_RULES))
+        _role(OPERATOR, RULES, watched),
+        _role(RUNS, RUN_RULES, watched),
+        _role(GUESTS, GUEST_RULES, watched),
+        _binding(operator_namespace, watched),
     ]
+
+
+def _role(name: str, rules: Sequence[Document], namespace: str = "") -> Document:
+    kind = "Role" if namespace else "ClusterRole"
+    metadata = {**_metadata(namespace), "name": name}
+    return {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": metadata, "rules": list(rules)}
+
+
+def _binding(operator_namespace: str, namespace: str = "") -> Document:
+    prefix = "" if namespace else "Cluster"
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": f"{prefix}RoleBinding",
+        "metadata": _metadata(namespace),
+        "roleRef": {"apiGroup": _RBAC, "kind": f"{prefix}Role", "name": OPERATOR},
+        "subjects": [{"kind": "ServiceAccount", "name": OPERATOR, "namespace": operator_namespace}],
+    }
+
+
+def is_left(binding: Document, namespace: str, documents: Sequence[Document]) -> bool:
+    """Whether a RoleBinding is one that an earlier install gave the operator of this namespace, and this one does not."""
+    metadata = binding["metadata"]
+    given = {one["metadata"].get("namespace") for one in documents if one["kind"] == "RoleBinding"}
+    is_ours = any(
+        (who.get("name"), who.get("namespace")) == (OPERATOR, namespace) for who in binding.get("subjects", ())
+    )
+    return is_ours and metadata["name"] == OPERATOR and metadata["namespace"] not in given
 
 
 def deployment(image: str, namespace: str, environment: Mapping[str, str]) -> Document:
