@@ -48,7 +48,7 @@ class ClusterServer(WindlassServer):
         self.data.mkdir(parents=True, exist_ok=True)
         config = self.data / "kubeconfig"
         config.write_text(yaml.safe_dump(log_in(self._lab)))
-        if self._settings.get("tenants"):
+        if self._settings.get("tenants") and not self._settings.get("tenant_namespaces"):
             bind(self._lab, GUESTS, cluster_wide=True)
         settings = {"kubeconfig": str(config), "namespace": self._lab.namespace, "side_image": busybox.IMAGE}
         lines = [f"{key} = {json.dumps(value)}" for key, value in {**settings, **self._settings}.items()]
@@ -64,9 +64,9 @@ def log_in(lab: Lab) -> dict[str, Any]:
     return kubeconfig(lab.cluster.server, lab.cluster.authority, {"token": token})
 
 
-def bind(lab: Lab, role: str, *, cluster_wide: bool = False) -> None:
-    """To the server of this namespace. Where namespaces are named to the operator, the role is one of the namespace's own."""
-    who = f"--serviceaccount={lab.namespace}:{ACCOUNT}"
+def bind(lab: Lab, role: str, *, cluster_wide: bool = False, server_of: Lab | None = None) -> None:
+    """To the server of this namespace, or of another. Where the operator's namespaces are named, the role is in each."""
+    who = f"--serviceaccount={(server_of or lab).namespace}:{ACCOUNT}"
     if cluster_wide:
         lab.kubectl("create", "clusterrolebinding", f"{role}-{lab.namespace}", f"--clusterrole={role}", who)
         return

@@ -8,10 +8,11 @@ import pytest
 
 from tests.kube.lab import Lab
 from tests.kube.operator import Operator
-from tests.kube.served import ACCOUNT, ClusterServer
+from tests.kube.served import ACCOUNT, ClusterServer, bind
 from windlass.client.kube.api import CLAIMS, JOBS, PODS, Kind, read_config
 from windlass.client.kube.door import KubeDoor
 from windlass.core.errors import Denied
+from windlass.wire.kube.install import GUESTS
 
 OPERATOR = "system:serviceaccount:windlass-system:windlass-operator"
 NAMESPACED = (
@@ -32,6 +33,13 @@ WRITES = ("create", "patch", "update", "delete")
 def other(installed: Any, lab: Lab) -> Iterator[Lab]:
     """A namespace that nobody has named."""
     with Lab(installed, f"{lab.namespace}-other") as namespace:
+        yield namespace
+
+
+@pytest.fixture
+def runs(installed: Any, lab: Lab) -> Iterator[Lab]:
+    """The server's own, beside the tenant's."""
+    with Lab(installed, f"{lab.namespace}-runs") as namespace:
         yield namespace
 
 
@@ -112,3 +120,25 @@ def test_a_server_has_its_runs_in_the_named_namespace_and_is_refused_in_another(
         assert has_any(other, who) == []
         assert not may(other, who, "get", "namespaces")
         refused(server.data / "kubeconfig", other)
+
+
+@pytest.mark.usefixtures("narrow")
+def test_a_server_admits_what_is_in_a_named_tenants_namespace_and_is_refused_in_another(
+    lab: Lab, other: Lab, runs: Lab, tmp_path: Path
+) -> None:
+    named = f"{lab.namespace},{runs.namespace}"
+    install(lab, "--set", f"namespaces={named}")
+    lab.kubectl("label", "namespace", lab.namespace, "windlass.dev/tenant=local")
+    bind(lab, GUESTS, server_of=runs)
+    who = f"system:serviceaccount:{runs.namespace}:{ACCOUNT}"
+    with ClusterServer(runs, cpu="64", tenants=True, tenant_namespaces=[lab.namespace]) as server:
+        said = server.cli("doctor", check=False).out
+        key = next(line.split()[-1] for line in said.splitlines() if "release key" in line)
+        with Operator(lab.cluster, tmp_path, namespace=named, release_key=key):
+            lab.shell("guest", "echo mine")
+            lab.wait_status("guest", phase="Succeeded")
+            assert server.run("own", "echo from a pod").out == "from a pod\n"
+            assert not may(lab, who, "create", JOBS.plural)
+            assert not may(lab, who, "create", "pods")
+            assert has_any(other, who) == []
+            assert "forbidden" not in server.log.read_text()

@@ -53,7 +53,8 @@ class Cluster:
 
     settings: KubernetesSettings
     runtime: KubernetesRuntime
-    guests: Guests | None
+    guests: tuple[Guests, ...]
+    """One for each place that is looked at."""
 
     @property
     def name(self) -> str:
@@ -72,8 +73,8 @@ class Cluster:
         journal = Journal(directory / "journal")
         stack.callback(journal.close)
         agent = replace(nodes, home=node, runtime=self.runtime).agent(node, journal)
-        door = None if self.guests is None else GuestDoor(plane, self.guests, pool)
-        return ClusterPool(cluster=self, plane=plane, agent=agent, door=door)
+        doors = tuple(GuestDoor(plane, guests, pool) for guests in self.guests)
+        return ClusterPool(cluster=self, plane=plane, agent=agent, doors=doors)
 
     async def node(self, plane: ControlPlane) -> Node:
         """A cluster that does not answer has what it had: a server that starts meanwhile does not take its runs for lost."""
@@ -93,15 +94,15 @@ class ClusterPool:
     cluster: Cluster
     plane: ControlPlane
     agent: Agent
-    door: GuestDoor | None
+    doors: tuple[GuestDoor, ...]
 
     async def run(self) -> None:
         """The agent, and a look now and then at what the cluster has."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.agent.run)
             tasks.start_soon(self._keep_capacity)
-            if self.door is not None:
-                tasks.start_soon(self.door.run)
+            for door in self.doors:
+                tasks.start_soon(door.run)
 
     async def _keep_capacity(self) -> None:
         while True:
@@ -123,8 +124,9 @@ async def open_cluster(settings: Settings, who: Identity, clock: Clock, keys: Pa
         return
     wanted = settings.kubernetes
     async with open_api(wanted) as api, open_runtime(api, wanted, who, clock, keys) as runtime:
-        guests = KubernetesGuests(api, clock, own_namespace=wanted.namespace) if wanted.tenants else None
-        yield Cluster(settings=wanted, runtime=runtime, guests=guests)
+        places = (wanted.tenant_namespaces or ("",)) if wanted.tenants else ()
+        guests = (KubernetesGuests(api, clock, own_namespace=wanted.namespace, namespace=place) for place in places)
+        yield Cluster(settings=wanted, runtime=runtime, guests=tuple(guests))
 
 
 @asynccontextmanager
@@ -161,6 +163,7 @@ def open_runtime(
         side_image=settings.side_image,
         policy=_policy(settings),
         sign=sign if settings.tenants else None,
+        guest_namespaces=settings.tenant_namespaces,
     )
 
 

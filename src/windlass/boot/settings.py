@@ -56,8 +56,15 @@ class KubernetesSettings(BaseModel):
     """As there, likewise."""
     tenants: bool = False
     """Admit what is made in namespaces labelled `windlass.dev/tenant`; the operator wants this server's `release_key`."""
+    tenant_namespaces: tuple[str, ...] = ()
+    """Where these are, by name: then the server wants rights there alone. None: wherever there is the label."""
     side_image: str = "busybox:1.37"
     """Of the pods through which files are reached: `tar`, `stat`, `mkdir` and `sleep` are in it."""
+
+    @field_validator("tenant_namespaces")
+    @classmethod
+    def _check_namespaces(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(names.read_dns_label(text) for text in texts))
 
     @field_validator("node_selector")
     @classmethod

@@ -23,8 +23,11 @@ log = structlog.get_logger(__name__)
 
 
 class KubernetesGuests:
-    def __init__(self, cluster: Cluster, clock: Clock, *, own_namespace: str) -> None:
+    """Of one namespace; without one, of all that are labelled."""
+
+    def __init__(self, cluster: Cluster, clock: Clock, *, own_namespace: str, namespace: str = "") -> None:
         self._cluster = cluster
+        self._namespace = namespace
         self._own_namespace = own_namespace
         self._clock = clock
         self._tenants: dict[str, str] = {}
@@ -33,12 +36,12 @@ class KubernetesGuests:
         backoff = Backoff(self._clock, "guests")
         while True:
             try:
-                after = await self._cluster.version(JOBS)
+                after = await self._cluster.version(JOBS, self._namespace)
                 await self._learn_tenants()
-                for job in await self._cluster.list(JOBS):
+                for job in await self._cluster.list(JOBS, self._namespace):
                     if guest := self._guest(job):
                         yield guest
-                async for kind, job in self._cluster.watch(JOBS, after=after):
+                async for kind, job in self._cluster.watch(JOBS, self._namespace, after=after):
                     await self._learn_tenant(job["metadata"]["namespace"])
                     if guest := self._guest(job, is_gone=kind == "DELETED"):
                         yield guest
@@ -65,6 +68,10 @@ class KubernetesGuests:
             return  # gone, and perhaps another has its name
 
     async def _learn_tenants(self) -> None:
+        if self._namespace:
+            self._tenants.clear()
+            await self._learn_tenant(self._namespace)
+            return
         found = await self._cluster.list(NAMESPACES, labels=TENANT_LABEL)
         self._tenants = {one["metadata"]["name"]: one["metadata"]["labels"][TENANT_LABEL] for one in found}
 

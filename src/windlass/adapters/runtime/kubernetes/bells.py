@@ -1,4 +1,5 @@
-"""One watch for all runs of a node: whoever waits for a run is woken when its object changes, and then looks for itself.
+"""One watch for all runs of a node, in each place where they may be: whoever waits for a run is woken when its object changes, and
+then looks for itself.
 
 Nothing is remembered of what was heard, so nothing can be stale; a watch that breaks costs a second look, not a wrong one.
 """
@@ -26,23 +27,26 @@ log = structlog.get_logger(__name__)
 
 
 class Bells:
-    def __init__(self, cluster: Cluster, namespace: str, owner: Owner, clock: Clock) -> None:
+    def __init__(self, cluster: Cluster, places: tuple[str, ...], owner: Owner, clock: Clock) -> None:
         self._cluster = cluster
-        self._namespace = namespace
+        self._places = places
         self._owner = owner
         self._clock = clock
         self._bells: dict[RunId, anyio.Event] = {}
 
     async def run(self) -> None:
         """For ever."""
-        backoff = Backoff(self._clock, self._owner.node)
+        async with anyio.create_task_group() as tasks:
+            for place in self._places:
+                tasks.start_soon(self._listen, place)
+
+    async def _listen(self, namespace: str) -> None:
+        backoff = Backoff(self._clock, f"{self._owner.node}/{namespace}")
         while True:
             try:
-                after = await self._cluster.version(JOBS, self._namespace)
+                after = await self._cluster.version(JOBS, namespace)
                 self._ring_all()  # what changed while nobody listened
-                async for _, job in self._cluster.watch(
-                    JOBS, self._namespace, labels=self._owner.selector(), after=after
-                ):
+                async for _, job in self._cluster.watch(JOBS, namespace, labels=self._owner.selector(), after=after):
                     self._ring(RunId(job["metadata"].get("labels", {}).get(RUN_LABEL, "")))
                     backoff.reset()
             except WindlassError as exc:

@@ -20,8 +20,10 @@ OURS: Final = (INSTALLATION_LABEL, NODE_LABEL, RUN_LABEL, TOKEN_LABEL)
 
 
 class GuestRuns:
-    def __init__(self, cluster: Cluster, owner: Owner, sign: Sign) -> None:
+    def __init__(self, cluster: Cluster, owner: Owner, sign: Sign, namespaces: tuple[str, ...] = ()) -> None:
         self._cluster = cluster
+        self.namespaces = namespaces
+        """Where they may be; none: anywhere."""
         self._owner = owner
         self._sign = sign
         self._places: dict[RunId, tuple[str, str]] = {}
@@ -32,10 +34,11 @@ class GuestRuns:
         if place is not None:
             found = await self._cluster.get(JOBS, place[1], place[0])
             return found if found is not None and self._has(found, run) else None
-        for job in await self._cluster.list(JOBS, labels=self._owner.selector(**{RUN_LABEL: run})):
-            if self._has(job, run):
-                self._places[run] = job["metadata"]["namespace"], job["metadata"]["name"]
-                return job
+        for namespace in self.namespaces or ("",):
+            for job in await self._cluster.list(JOBS, namespace, labels=self._owner.selector(**{RUN_LABEL: run})):
+                if self._has(job, run):
+                    self._places[run] = job["metadata"]["namespace"], job["metadata"]["name"]
+                    return job
         return None
 
     async def take(self, assignment: Assignment) -> None:

@@ -88,9 +88,8 @@ class KubernetesRuntime:
         self._volumes = volumes
         self._attaching = attaching
         self._guests = guests
-        self._scope = namespace if guests is None else ""
-        """Where runs' objects may be: a guest's is in its tenant's namespace."""
-        self._bells = Bells(cluster, self._scope, owner, clock)
+        self._places = _places(namespace, guests)
+        self._bells = Bells(cluster, self._places, owner, clock)
         self._policy = policy
         self._guarded: set[str] = set()
 
@@ -107,9 +106,10 @@ class KubernetesRuntime:
         side_image: str,
         policy: PodPolicy = DEFAULT_POLICY,
         sign: Sign | None = None,
+        guest_namespaces: tuple[str, ...] = (),
     ) -> AsyncIterator["KubernetesRuntime"]:
         """`side_image` is that of the pods through which files are reached; `policy` is the operator's own; with `sign` runs
-        may stand for objects in tenants' namespaces."""
+        may stand for objects in tenants' namespaces, in those of them that are named if any are."""
         owner = Owner(installation=installation, node=node)
         beside = Beside(cluster, namespace, owner, image=side_image, policy=policy)
         async with anyio.create_task_group() as tasks:
@@ -123,7 +123,7 @@ class KubernetesRuntime:
                 volumes=volumes,
                 attaching=Attaching(cluster, namespace, tasks),
                 policy=policy,
-                guests=None if sign is None else GuestRuns(cluster, owner, sign),
+                guests=None if sign is None else GuestRuns(cluster, owner, sign, guest_namespaces),
             )
             tasks.start_soon(runtime._bells.run)
             tasks.start_soon(beside.run)
@@ -208,7 +208,8 @@ class KubernetesRuntime:
         return None
 
     async def observe_all(self) -> tuple[Observed, ...]:
-        jobs = await self._cluster.list(JOBS, self._scope, labels=self._owner.selector())
+        selector = self._owner.selector()
+        jobs = [job for place in self._places for job in await self._cluster.list(JOBS, place, labels=selector)]
         ours = [job for job in jobs if self._owner.owns(job) and RUN_LABEL in job["metadata"]["labels"]]
         seen = (observed(RunId(job["metadata"]["labels"][RUN_LABEL]), job) for job in ours)
         return tuple(sorted(seen, key=lambda one: one.run))
@@ -383,3 +384,10 @@ class KubernetesRuntime:
 
     def _pod(self, run: RunId) -> str:
         return pod_name(object_name(run), RELEASED_ONCE)
+
+
+def _places(namespace: str, guests: GuestRuns | None) -> tuple[str, ...]:
+    """Where runs' objects may be: a guest's is in its tenant's namespace. An empty one is all of them."""
+    if guests is None:
+        return (namespace,)
+    return (namespace, *guests.namespaces) if guests.namespaces else ("",)
