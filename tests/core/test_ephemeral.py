@@ -169,6 +169,22 @@ DURING: dict[str, tuple[Step, tuple[str, str, tuple[object, ...]]]] = {
         decide(Course(attempt=1, volume="v"), Seen(volume=BOUND, pod=pod(is_foreign=True, is_going=True))),
         ("Pending", "Starting", ()),
     ),
+    "one that a job before it has left is waited for too": (
+        decide(Course(attempt=1, volume="v"), Seen(volume=BOUND, pod=pod(is_foreign=True, is_left=True))),
+        ("Pending", "PodNameTaken", ()),
+    ),
+    "unless it was its own and is nobody's now": (
+        decide(RUN, Seen(volume=BOUND, pod=pod(is_foreign=True, is_left=True))),
+        ("Failed", "PodNameTaken", ()),
+    ),
+    "who is cancelled waits for neither": (
+        decide(
+            Course(attempt=1, volume="v"),
+            Seen(volume=BOUND, pod=pod(is_foreign=True, is_going=True)),
+            is_cancelled=True,
+        ),
+        ("Failed", "Cancelled", ()),
+    ),
     "running only when the pod runs": (decide(RUN, Seen(volume=BOUND, pod=pod())), ("Running", "Started", ())),
     "an ended pod's log is kept first": (
         decide(RUN, Seen(volume=BOUND, pod=pod(PodState.SUCCEEDED))),
@@ -356,6 +372,7 @@ SEEN_PODS = st.one_of(
         state=st.sampled_from(PodState),
         reason=st.sampled_from(["", "ExitCode", "DeadlineExceeded"]),
         is_foreign=st.booleans(),
+        is_left=st.booleans(),
         is_going=st.booleans(),
         is_stuck=st.booleans(),
         is_node_silent=st.booleans(),

@@ -191,6 +191,19 @@ def test_a_pod_of_somebody_else_with_the_name_is_left_alone(lab: Lab, operator: 
     assert lab.get("pod", "twin-1") is not None
 
 
+def test_a_pod_that_a_job_of_the_name_has_left_is_waited_for_and_left_alone(lab: Lab, operator: Operator) -> None:
+    lab.shell("kept", "sleep 300", graceSeconds=0)
+    lab.wait_status("kept", phase="Running")
+    left = lab.wait_there("pod", "kept-1")["metadata"]["uid"]
+    lab.kubectl("delete", "eaj", "kept", "--cascade=orphan")
+    lab.shell("kept", "echo anew")
+    status = lab.wait_status("kept", phase="Pending", reason="PodNameTaken")
+    assert "kubectl delete pod kept-1" in status["message"]
+    assert lab.wait_there("pod", "kept-1")["metadata"]["uid"] == left
+    lab.kubectl("delete", "pod", "kept-1")
+    assert lab.wait_status("kept", phase="Succeeded")["attempt"] == 1
+
+
 @pytest.fixture
 def far_node(lab: Lab) -> Iterator[str]:
     """A node with nobody behind it: what a test says of its pods no kubelet contradicts, and it answers nothing."""

@@ -73,3 +73,17 @@ def test_what_a_job_before_it_has_left_is_on_its_way_out(name: str, uid: str, is
     labelled = {"uid": "u", "name": "x", "labels": {JOB_LABEL: "it"}, "ownerReferences": [owner(name, uid)]}
     assert see_volume({"metadata": labelled}, "it", "j", waits_for_pod=False).is_going is is_going
     assert see_pod({"metadata": labelled}, "it", "j").is_going is is_going
+
+
+ORPHANS: dict[str, tuple[Document, bool]] = {
+    "one of a job of its name, and nobody's now": ({"labels": {JOB_LABEL: "it"}}, True),
+    "one that is somebody's": ({"labels": {JOB_LABEL: "it"}, "ownerReferences": [{"kind": "Job", "uid": "x"}]}, False),
+    "one of a job of another name": ({"labels": {JOB_LABEL: "other"}}, False),
+    "one that never was ours": ({}, False),
+}
+
+
+@pytest.mark.parametrize(("metadata", "is_left"), ORPHANS.values(), ids=ORPHANS.keys())
+def test_a_pod_is_left_when_it_was_made_for_the_name_and_is_nobodys(metadata: Document, is_left: bool) -> None:
+    seen = see_pod({"metadata": {"uid": "u", "name": "it-1", **metadata}}, "it", "j")
+    assert (seen.is_left, seen.is_foreign, seen.name) == (is_left, True, "it-1")

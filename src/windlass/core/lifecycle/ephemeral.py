@@ -170,12 +170,8 @@ def _drive(wish: Wish, course: Course, seen: Seen, now: Millis, patience_ms: Mil
     pod = seen.pod
     if pod is None:
         return _without_pod(wish, course, seen, now)
-    if pod.is_foreign and pod.is_going and not course.pod:
-        words = "a pod of its name, which is not its own, is being deleted; its own is made when that is gone"
-        return Step(course=_waits(course, "Starting", words), wake_at=Millis(now + LEAVING_AGAIN_MS))
     if pod.is_foreign:
-        words = "a pod of its name belongs to somebody else; delete that, or choose another name"
-        return _finish(course, "PodNameTaken", words, at=now)
+        return _with_a_foreign_pod(wish, course, pod, now)
     if course.pod not in ("", pod.uid):
         return _end_run(
             wish, course, seen, now, "PodDeleted", "its pod was deleted while it ran, and another put there"
@@ -196,6 +192,24 @@ def _drive(wish: Wish, course: Course, seen: Seen, now: Millis, patience_ms: Mil
     if pod.is_put_off and pod.state is PodState.WAITING:
         return Step(course=_under_way(wish, course, pod), actions=(NudgePod(course.attempt, pod.uid),))
     return Step(course=_under_way(wish, course, pod), wake_at=_patience_end(pod, patience_ms))
+
+
+def _with_a_foreign_pod(wish: Wish, course: Course, pod: PodSeen, now: Millis) -> Step:
+    """What goes, or was left by a job of this name, is waited for: never deleted, because somebody may have meant to keep it."""
+    is_passing_by = (pod.is_going or pod.is_left) and not course.pod
+    if not is_passing_by:
+        words = f"pod {pod.name} belongs to somebody else; delete that, or choose another name"
+        return _finish(course, "PodNameTaken", words, at=now)
+    if wish.is_cancelled:
+        return _finish(course, "Cancelled", "cancelled before it ran", at=now)
+    if pod.is_going:
+        reason = "Starting"
+        words = "a pod of its name, which is not its own, is being deleted; its own is made when that is gone"
+    else:
+        reason = "PodNameTaken"
+        words = f"pod {pod.name} was left by a job of its name that was deleted without it (--cascade=orphan); "
+        words += f"its own is made when that is gone: kubectl delete pod {pod.name}"
+    return Step(course=_waits(course, reason, words), wake_at=Millis(now + LEAVING_AGAIN_MS))
 
 
 def _without_pod(wish: Wish, course: Course, seen: Seen, now: Millis) -> Step:

@@ -98,6 +98,7 @@ class PodState(StrEnum):
 
 class PodSeen(Struct, frozen=True, kw_only=True):
     uid: str
+    name: str = ""
     state: PodState = PodState.WAITING
     reason: str = ""
     message: str = ""
@@ -109,6 +110,8 @@ class PodSeen(Struct, frozen=True, kw_only=True):
     finished_at: Millis | None = None
     is_foreign: bool = False
     """It has the name, but not our owner reference."""
+    is_left: bool = False
+    """It is nobody's, and was made for a job of this name: one that was deleted without what it owned."""
     is_going: bool = False
     """As of a volume."""
     is_stuck: bool = False

@@ -36,6 +36,7 @@ def see_pod(
     ended = _ended_container(status)
     return PodSeen(
         uid=metadata["uid"],
+        name=metadata.get("name", ""),
         state=state,
         reason=reason,
         message=message,
@@ -46,6 +47,7 @@ def see_pod(
         started_at=_started_at(status),
         finished_at=read_time(ended.get("finishedAt")),
         is_foreign=owner_uid(pod) != job_uid,
+        is_left=metadata.get("labels", {}).get(JOB_LABEL) == job and not metadata.get("ownerReferences"),
         is_going=_is_going(pod, job, job_uid),
         is_stuck=state is PodState.WAITING and reason in ("ImagePull", "CreateFailed"),
         is_hopeless=_waiting(status).get("reason") in _NO_IMAGE,
