@@ -1,5 +1,6 @@
 """Terminals: bytes both ways, the exit code last, and nobody in who may not."""
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
@@ -8,6 +9,9 @@ import pytest
 
 from tests.api.home import IMAGE
 from tests.api.live import LiveHome, live_home
+from windlass.core.errors import Unavailable
+from windlass.ports.runtime import Stream
+from windlass.testing.runtime.terminal import FakeTerminal
 
 pytestmark = pytest.mark.anyio
 
@@ -133,3 +137,17 @@ async def test_a_client_that_goes_away_leaves_no_seat_taken() -> None:
         with anyio.fail_after(120):
             while seats._free != free:
                 await anyio.lowlevel.checkpoint()
+
+
+async def test_a_terminal_that_breaks_off_says_so_in_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def output(_: FakeTerminal) -> AsyncIterator[tuple[Stream, bytes]]:
+        yield Stream.STDOUT, b"so far"
+        raise Unavailable("the way to it is gone", code="way-gone")
+
+    monkeypatch.setattr(FakeTerminal, "output", output)
+    async with live_home() as live:
+        made = await live.api.submit("sleep", "600", name="host", graceSeconds=0)
+        await live.api.until(made["metadata"]["uid"], "RUNNING")
+        said, _, last = await session(live, "/api/v1/jobs/host/exec?command=copy")
+        assert said == b"so far"
+        assert (last["error"]["status"], last["error"]["code"]) == (503, "way-gone")

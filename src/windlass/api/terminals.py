@@ -122,6 +122,12 @@ class _Client:
         """The output has ended by itself."""
 
     async def write(self) -> None:
+        try:
+            await self._pass_on()
+        except WindlassError as error:
+            self.error = error
+
+    async def _pass_on(self) -> None:
         async for stream, data in self._terminal.output():
             self.error = self.error or shut_out(self._here, self._websocket.scope)
             if self.error is not None:
