@@ -424,3 +424,21 @@ def test_whatever_is_seen_no_run_is_made_twice_and_no_end_is_taken_back(
             if isinstance(action, DeletePod):
                 assert one is not None
                 assert not one.is_foreign
+
+
+LATE = {"reason": "DeadlineExceeded", "started_at": Millis(NOW - 5_000), "finished_at": NOW}
+STOPPED: dict[str, tuple[int | None, int, str]] = {
+    "its time was over": (5_000, 5_000, "DeadlineExceeded"),
+    "somebody shortened it": (60_000, 1_000, "Cancelled"),
+    "there was no such time": (None, 1_000, "Cancelled"),
+    "it was shortened when it was over anyway": (5_000, 1_000, "DeadlineExceeded"),
+}
+
+
+@pytest.mark.parametrize(("timeout_ms", "deadline_ms", "reason"), STOPPED.values(), ids=STOPPED.keys())
+def test_a_run_that_was_stopped_is_told_from_one_whose_time_was_over(
+    timeout_ms: int | None, deadline_ms: int, reason: str
+) -> None:
+    late = pod(PodState.FAILED, deadline_ms=Millis(deadline_ms), exit_code=137, **LATE)
+    course = decide(RUN, Seen(volume=BOUND, pod=late, log=LOG), timeout_ms=timeout_ms, retries=3).course
+    assert (course.phase, course.reason, course.exit_code) == (EphemeralPhase.FAILED, reason, 137)

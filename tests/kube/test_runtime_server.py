@@ -134,12 +134,15 @@ def test_the_cluster_is_a_pool_and_a_node_beside_the_machines_own(server: Cluste
     assert "✓ kubernetes" in server.cli("doctor", check=False).out
 
 
-def test_a_cancelled_job_is_asked_to_end_and_keeps_its_last_words(server: ClusterServer) -> None:
+def test_a_cancelled_job_is_asked_to_end_and_keeps_its_last_words(server: ClusterServer, home: Lab) -> None:
     server.run("long", "trap 'echo bye; exit 0' TERM; echo ready; sleep 600 & wait", "-d")
     wait_for(lambda: server.cli("logs", "long").out == "ready\n", DEADLINE, "its first line")
     server.cli("cancel", "long")
     wait_for(lambda: state(server, "long") == "CANCELLED", DEADLINE, "CANCELLED")
     assert server.cli("logs", "long").out == "ready\nbye\n"
+    assert server.job("long")["message"] == "cancelled on request"
+    uid = server.cli("get", "job", "long", "-o", "json").json()["metadata"]["uid"]
+    assert "Cancelled" in wait_for(lambda: home.events(f"run-{uid}-1") - {"Suspended", "Started"}, DEADLINE, "its end")
 
 
 def test_what_finds_no_room_says_the_schedulers_words_and_can_be_cancelled(server: ClusterServer) -> None:

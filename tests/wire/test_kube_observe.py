@@ -87,3 +87,13 @@ ORPHANS: dict[str, tuple[Document, bool]] = {
 def test_a_pod_is_left_when_it_was_made_for_the_name_and_is_nobodys(metadata: Document, is_left: bool) -> None:
     seen = see_pod({"metadata": {"uid": "u", "name": "it-1", **metadata}}, "it", "j")
     assert (seen.is_left, seen.is_foreign, seen.name) == (is_left, True, "it-1")
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [(3, "exit code 3"), (137, "exit code 137 (SIGKILL)"), (255, "exit code 255")]
+)
+def test_an_exit_code_is_said_as_on_every_runtime(code: int, words: str) -> None:
+    ended = {"terminated": {"exitCode": code, "startedAt": BEGAN, "finishedAt": BEGAN}}
+    status = {"phase": "Failed", "containerStatuses": [{"name": "main", "state": ended}]}
+    seen = see_pod({"metadata": {"uid": "u", "name": "p"}, "spec": {}, "status": status}, "it", "j")
+    assert (seen.reason, seen.message, seen.exit_code) == ("ExitCode", words, code)

@@ -240,6 +240,7 @@ def read_wish(job: Document, preset_image: str) -> tuple[Wish, Submission]:
         retries=asked.retries,
         run_ttl_ms=asked.run_ttl_ms,
         volume_ttl_ms=asked.volume_ttl_ms,
+        timeout_ms=asked.timeout_ms,
         on_lost_node=asked.on_lost_node or default,
         is_suspended=asked.is_suspended,
         is_cancelled=is_cancelled(job),

@@ -250,7 +250,9 @@ def _ended(wish: Wish, course: Course, seen: Seen, pod: PodSeen, now: Millis) ->
         return Step(course=course, actions=(SealLog(course.attempt),))
     course = replace(course, exit_code=pod.exit_code)
     if pod.state is PodState.FAILED:
-        return _end_run(wish, course, seen, _end_of(pod, now), pod.reason, pod.message, now=now)
+        is_stopped = pod.reason == "DeadlineExceeded" and _is_stopped(wish, pod, now)
+        reason, message = ("Cancelled", "cancelled on request") if is_stopped else (pod.reason, pod.message)
+        return _end_run(wish, course, seen, _end_of(pod, now), reason, message, now=now)
     done = replace(
         course,
         phase=EphemeralPhase.SUCCEEDED,
@@ -260,6 +262,15 @@ def _ended(wish: Wish, course: Course, seen: Seen, pod: PodSeen, now: Millis) ->
         finished_at=_end_of(pod, now),
     )
     return Step(course=done)
+
+
+def _is_stopped(wish: Wish, pod: PodSeen, now: Millis) -> bool:
+    """A server lets a pod end by its own deadline, made short: so its exit code and its log are kept. A run whose time was over
+    all the same is not taken for one that somebody stopped; its times are told in whole seconds."""
+    if wish.timeout_ms is None or pod.deadline_ms is None:
+        return pod.deadline_ms is not None
+    ran_ms = _end_of(pod, now) - (pod.started_at or now)
+    return pod.deadline_ms // 1000 < wish.timeout_ms // 1000 and ran_ms + 1000 < wish.timeout_ms
 
 
 def _end_of(pod: PodSeen, now: Millis) -> Millis:

@@ -24,6 +24,7 @@ class Wish(Struct, frozen=True, kw_only=True):
     retries: int = 0
     run_ttl_ms: Millis = Millis(0)
     volume_ttl_ms: Millis = Millis(3_600_000)
+    timeout_ms: Millis | None = None
     on_lost_node: OnLostNode = OnLostNode.WAIT
     is_suspended: bool = False
     is_cancelled: bool = False
@@ -108,6 +109,8 @@ class PodSeen(Struct, frozen=True, kw_only=True):
     """When it got its node: until then it waits for one, and not for its image."""
     started_at: Millis | None = None
     finished_at: Millis | None = None
+    deadline_ms: Millis | None = None
+    """How long its node lets it run. Whoever stops a run shortens it."""
     is_foreign: bool = False
     """It has the name, but not our owner reference."""
     is_left: bool = False

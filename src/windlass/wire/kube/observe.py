@@ -3,6 +3,7 @@
 from typing import Final
 
 from windlass.core.model.ephemeral import Owner, PodSeen, PodState, VolumeSeen
+from windlass.core.model.exit_code import with_signal
 from windlass.core.model.ids import Millis
 from windlass.wire.kube.names import (
     BESIDE,
@@ -46,6 +47,7 @@ def see_pod(
         or Millis(0),
         started_at=_started_at(status),
         finished_at=read_time(ended.get("finishedAt")),
+        deadline_ms=_deadline(pod),
         is_foreign=owner_uid(pod) != job_uid,
         is_left=metadata.get("labels", {}).get(JOB_LABEL) == job and not metadata.get("ownerReferences"),
         is_going=_is_going(pod, job, job_uid),
@@ -164,9 +166,7 @@ def _container_failure(ended: Document, code: int | None) -> tuple[str, str, int
             return "StartFailed", _first_line(ended.get("message", "")), code
         case "ContainerStatusUnknown":
             return "NodeLost", "its node came back without it", code
-    if code is not None and code > 128:
-        return "ExitCode", f"exit code {code} (signal {code - 128})", code
-    return "ExitCode", f"exit code {code}", code
+    return "ExitCode", f"exit code {'unknown' if code is None else with_signal(code)}", code
 
 
 def _why_waiting(pod: Document) -> tuple[str, str]:
@@ -187,6 +187,11 @@ def _why_waiting(pod: Document) -> tuple[str, str]:
     if reason in _UNDER_WAY or not reason:
         return "Starting", message
     return reason, message
+
+
+def _deadline(pod: Document) -> Millis | None:
+    seconds = pod.get("spec", {}).get("activeDeadlineSeconds")
+    return None if seconds is None else Millis(1000 * int(seconds))
 
 
 def _scheduled(status: Document) -> Document:
