@@ -28,9 +28,29 @@ END_OF_INPUT: Final = b"\x04"
 """What a terminal has instead of an end of file."""
 
 
+class _Way:
+    """The connection under the socket. One that can no longer be written to may still be read, and the socket would give up both
+    at once, without a word to who listens: so it is not told."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.read, self.aclose, self.get_extra_info = stream.read, stream.aclose, stream.get_extra_info
+        self.refusal: Exception | None = None
+        """Why nothing is taken in any more."""
+
+    async def write(self, data: bytes, timeout: float | None = None) -> None:
+        if self.refusal is not None:
+            return
+        try:
+            await self._stream.write(data, timeout)
+        except Exception as exc:  # whatever it is called by who carries it
+            self.refusal = exc
+
+
 class PodStream:
     def __init__(self, socket: Any, *, has_terminal: bool, silence_seconds: float | None) -> None:
         self._socket = socket
+        self._way = socket.stream = _Way(socket.stream)
         self._silence_seconds = silence_seconds
         self._has_terminal = has_terminal
         self._exit_code: int | None = None
@@ -73,6 +93,8 @@ class PodStream:
             await self._socket.send_bytes(bytes((channel,)) + data)
         except Exception as exc:  # also the protocol's own, of a socket that the other side has closed meanwhile
             raise broken(exc) from exc
+        if self._way.refusal is not None:
+            raise broken(self._way.refusal)
 
 
 @asynccontextmanager
