@@ -249,6 +249,43 @@ def test_who_is_told_that_it_was_taken_down_asks_a_server_that_is_gone_nothing_m
         assert words in err.getvalue().decode()
 
 
+def test_a_connection_that_a_job_takes_along_as_it_ends_is_its_end_and_no_error(far: Far, stub: Stub) -> None:
+    def script(socket: ServerConnection) -> None:
+        socket.send(b"\x01hi\n")
+        wait_for(lambda: seat.terminal is not None and seat.terminal.has_spoken, 60, "it to be shown")
+        ended(stub.jobs["head"], 2)
+        over.set()
+        socket.close(1011)
+
+    over = stub.eventful["head"] = threading.Event()
+    far.script = script
+    stub.jobs["head"] = a_job("head", status__state="RUNNING", spec__stdin=True)
+    client, seat = Client(Connection(url=stub.url)), Seat(far)
+    client.attach = seat.attach  # type: ignore[method-assign]
+    with CliRunner().isolation() as (out, err, _):
+        assert attach_when_running(client, client.job("head")) == 2
+        assert out.getvalue() == b"hi\n"
+        assert "its log has all that it printed" in err.getvalue().decode()
+        assert "head FAILED after 3.2s: exit code 2" in err.getvalue().decode()
+
+
+def test_where_it_took_all_of_its_output_along_the_log_is_shown(far: Far, stub: Stub) -> None:
+    def script(socket: ServerConnection) -> None:
+        ended(stub.jobs["head"], 2)
+        over.set()
+        socket.close(1011)
+
+    over = stub.eventful["head"] = threading.Event()
+    far.script = script
+    stub.jobs["head"] = a_job("head", status__state="RUNNING", spec__stdin=True)
+    stub.lines["head"], stub.exit_codes["head"] = [("stdout", "hi")], 2
+    client, seat = Client(Connection(url=stub.url)), Seat(far)
+    client.attach = seat.attach  # type: ignore[method-assign]
+    with CliRunner().isolation() as (out, err, _):
+        assert attach_when_running(client, client.job("head")) == 2, err.getvalue()
+        assert out.getvalue() == b"hi\n"
+
+
 def test_debug_says_where_the_volume_is_also_beside_a_plain_process() -> None:
     assert whereabouts(a_job("sh")) == "the volume of sh is at /mnt; `exit` leaves"  # type: ignore[arg-type]
     plain = whereabouts(a_job("sh", spec__image=None))  # type: ignore[arg-type]

@@ -145,6 +145,27 @@ def test_a_cancelled_job_is_asked_to_end_and_keeps_its_last_words(server: Cluste
     assert "Cancelled" in wait_for(lambda: home.events(f"run-{uid}-1") - {"Suspended", "Started"}, DEADLINE, "its end")
 
 
+def test_a_job_that_stops_reading_a_large_input_ends_with_its_own_code(server: ClusterServer) -> None:
+    """Its connection may break off with it: what was not heard then is in its log, and that is said."""
+    given = ("--cpu", "100m", "--memory", "64Mi", IMAGE, "--", "sh", "-c", "head -n 1; echo enough; exit 2")
+    for name in ("head-1", "head-2", "head-3"):
+        said = server.cli(
+            "run",
+            "-i",
+            "--name",
+            name,
+            "--pool",
+            "kubernetes",
+            *given,
+            check=False,
+            timeout=240,
+            input="y\n" * 5_000_000,
+        )
+        assert said.code == 2, said
+        assert said.out == "y\nenough\n" or "its log has all that it printed" in said.err, said
+        assert server.cli("logs", name).out == "y\nenough\n"
+
+
 def test_what_finds_no_room_says_the_schedulers_words_and_can_be_cancelled(server: ClusterServer) -> None:
     server.run("vast", "true", "--cpu", "60", "-d")
     wait_for(lambda: "nsufficient cpu" in server.job("vast").get("progress", ""), DEADLINE, "the scheduler's words")

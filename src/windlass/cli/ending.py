@@ -41,9 +41,9 @@ class Ending:
         finally:
             happenings.close()
 
-    def wait(self) -> Manifest | None:
-        """The job as it ended; None when that could not be heard. Within `listened_for`."""
-        self._is_known.wait()
+    def wait(self, seconds: float | None = None) -> Manifest | None:
+        """The job as it ended; None when that could not be heard, or not within this time. Within `listened_for`."""
+        self._is_known.wait(seconds)
         return self._ended
 
     def _judge(self, last: list[Happening]) -> Manifest | None:

@@ -35,6 +35,8 @@ NOT_RUNNING = "not-running"
 """The code with which a terminal is refused."""
 SIDE_MAX = 1000
 """Rows and columns that a server takes."""
+BROKEN_SECONDS = 10.0
+"""Within which an end that took the connection along is heard of."""
 STANDING = frozenset({"RUNNING"})
 BY_ITSELF = frozenset({"Completed", "ExitCode", "Error", "", None})
 """Reasons of an end that nobody else brought about; `Error` is Kubernetes' word."""
@@ -133,7 +135,17 @@ def _pipe(client: Client, job: Manifest, *, is_quiet: bool, is_removed: bool) ->
     interrupts = Interrupts(name, lambda: client.another().cancel(uid), can_ask=False)
     try:
         with client.attach(uid) as terminal, interrupts.handled(), ending.listened_for():
-            code = converse(terminal, is_raw=False)
+            try:
+                code = converse(terminal, is_raw=False)
+            except Unavailable:
+                # A job that ends with much of its input still on the way may take the connection along before its last word.
+                ended = ending.wait(BROKEN_SECONDS)
+                if ended is None:
+                    raise
+                if terminal.has_spoken:
+                    note(f"the connection broke off as {name} ended; its log has all that it printed")
+                    return tell_end(ended, is_quiet=is_quiet)
+                return follow_to_end(client, ended, is_quiet=is_quiet, is_removed=is_removed)
             ended = ending.wait() if code is not None and not job["spec"].get("retries") else None
     except BrokenPipeError:
         tell_left(client, uid, name, is_removed=is_removed)
