@@ -26,8 +26,9 @@ setup-dev:
 parts: setup-dev ## the real servers the tests use (apt, when root on Debian)
 	@tools/parts
 
-test: parts kube ## the whole suite, on real parts
-	@$(V)/python -m pytest $(ARGS)
+WORKERS ?= 2
+test: parts kube ## the whole suite, on real parts, by two workers; WORKERS=0 is one process
+	@$(V)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 test-compiled: compiled ## the core's tests and the simulation, on the compiled part
 	@PYTHONPATH=$(COMPILED) $(V)/python -m pytest tests/core tests/simulation $(ARGS)
