@@ -316,7 +316,7 @@ async def test_how_long_a_job_ran_is_the_time_of_its_runs_in_lists_too(api: ApiH
     over = (await api.until(made["metadata"]["uid"]))["status"]
     assert len(over["runs"]) == 2
     spans = [_between(run["startedAt"], run["endedAt"]) for run in over["runs"]]
-    assert over["ranSeconds"] == pytest.approx(sum(spans), abs=0.001)
+    assert 0 < over["ranSeconds"] <= sum(spans) + 0.001, "as the node measured it, and not when it was heard"
     assert over["ranSeconds"] < _between(over["startedAt"], over["finishedAt"]), "without the backoff"
     (listed,) = (await api.client.get("/api/v1/jobs")).json()["items"]
     assert (listed["status"]["ranSeconds"], "runs" in listed["status"]) == (over["ranSeconds"], False)

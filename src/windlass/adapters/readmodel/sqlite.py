@@ -210,10 +210,9 @@ class SqliteReadTables:
         return replace(view, hook=self._hook_of(job)) if view.job.webhook and view.job.is_over else view
 
     def _listed(self, view: JobView) -> JobView:
-        """Without its runs. Only of one that may have several are they looked at, for how long they ran."""
+        """Without its runs; they are looked at only for how long they ran."""
         job = view.job
-        several = job.started_at is not None and (job.retries or job.attempt > 1)
-        return replace(view, ran_ms=ran_over(job, self._runs_of(job.id))) if several else view
+        return replace(view, ran_ms=ran_over(job, self._runs_of(job.id))) if job.started_at is not None else view
 
     def _runs_of(self, job: JobId) -> tuple[Run, ...]:
         rows = self._db.execute("SELECT doc FROM runs WHERE job = ?", (job,))

@@ -28,16 +28,20 @@ class JobView(Struct, frozen=True, kw_only=True):
 def ran_over(job: Job, runs: Sequence[Run]) -> Millis:
     """How long its runs that are over ran, together: without the backoff and the waiting between them.
 
-    `runs`: all of them; without any, of a job that has one at most.
+    As their nodes measured it, and as it is charged: when an end was heard of says how long nobody listened, too. `runs`: all of
+    them; where they are not known, from the first start to the end.
     """
     if runs:
-        spans = [
-            run.ended_at - run.started_at for run in runs if run.ended_at is not None and run.started_at is not None
-        ]
-        return Millis(sum(spans))
+        return Millis(sum(_ran(run) for run in runs))
     if job.started_at is None or job.finished_at is None:
         return Millis(0)
     return Millis(job.finished_at - job.started_at)
+
+
+def _ran(run: Run) -> int:
+    if run.ran_ms is not None:
+        return run.ran_ms
+    return run.ended_at - run.started_at if run.ended_at is not None and run.started_at is not None else 0
 
 
 class JobQuery(Struct, frozen=True, kw_only=True):
