@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from windlass.core.lifecycle.ephemeral import (
+    VOLUME_GONE,
     AdoptVolume,
     CreatePod,
     CreateVolume,
@@ -192,6 +193,10 @@ DURING: dict[str, tuple[Step, tuple[str, str, tuple[object, ...]]]] = {
     ),
     "then it has succeeded": (
         decide(RUN, Seen(volume=BOUND, pod=pod(PodState.SUCCEEDED, exit_code=0), log=LOG)),
+        ("Succeeded", "Completed", ()),
+    ),
+    "nor does a volume that was deleted under it make a failure of it": (
+        decide(RUN, Seen(pod=pod(PodState.SUCCEEDED, exit_code=0), log=LOG)),
         ("Succeeded", "Completed", ()),
     ),
     "a quota that is used up is waited for": (
@@ -442,3 +447,10 @@ def test_a_run_that_was_stopped_is_told_from_one_whose_time_was_over(
     late = pod(PodState.FAILED, deadline_ms=Millis(deadline_ms), exit_code=137, **LATE)
     course = decide(RUN, Seen(volume=BOUND, pod=late, log=LOG), timeout_ms=timeout_ms, retries=3).course
     assert (course.phase, course.reason, course.exit_code) == (EphemeralPhase.FAILED, reason, 137)
+
+
+@pytest.mark.parametrize("volume", [None, VolumeSeen(uid="v", is_bound=True, is_going=True), VolumeSeen(uid="another")])
+def test_a_run_that_succeeded_without_its_volume_says_that_what_it_wrote_is_lost(volume: VolumeSeen | None) -> None:
+    ended = Seen(volume=volume, pod=pod(PodState.SUCCEEDED, exit_code=0), log=LOG)
+    assert decide(RUN, ended).course.message == VOLUME_GONE
+    assert decide(RUN, Seen(volume=BOUND, pod=ended.pod, log=LOG)).course.message == ""

@@ -149,3 +149,29 @@ def test_a_pod_is_given_the_clusters_secrets_by_reference(lab: Lab, operator: Op
         assert found is not None
         assert '"hub"' in json.dumps(found["spec"])
         assert "canary" not in json.dumps(found["spec"])
+
+
+def test_a_dollar_arrives_as_it_was_written(lab: Lab, operator: Operator) -> None:
+    """Kubernetes would make one of two, and put a variable in the place of `$(NAME)`."""
+    said = 'printf "%s\\n" "$P" "$1"; [ "$$" = 1 ] && echo its own number'
+    command = ["sh", "-c", said, "it", "$(HOME) $$(HOME) $$"]
+    lab.apply("dollars", command=command, env={"P": "a$$b $(HOME)"})
+    lab.wait_status("dollars", phase="Succeeded")
+    assert lab.log("dollars") == "a$$b $(HOME)\n$(HOME) $$(HOME) $$\nits own number\n"
+
+
+def test_a_job_ends_whatever_its_last_words_are(lab: Lab, operator: Operator) -> None:
+    """They go into the status, which the API server reads as YAML."""
+    odd = [
+        "\\177",
+        "\\302\\200",
+        "\\302\\205",
+        "\\342\\200\\250",
+        "\\357\\273\\277",
+        "\\357\\277\\276",
+        "\\360\\237\\230\\200",
+    ]
+    lab.shell("odd", f"printf 'a{''.join(odd)}b\\n'; exit 2")
+    status = lab.wait_status("odd", phase="Failed")
+    assert (status["reason"], status["exitCode"]) == ("ExitCode", 2)
+    assert "a\x7f\x80\x85\u2028\ufeff\ufffe\U0001f600b" in status["message"]

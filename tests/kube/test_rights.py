@@ -1,5 +1,6 @@
 """Where the operator's namespaces are named it has its rights there, the server has its own there, and both none elsewhere."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -142,3 +143,18 @@ def test_a_server_admits_what_is_in_a_named_tenants_namespace_and_is_refused_in_
             assert not may(lab, who, "create", "pods")
             assert has_any(other, who) == []
             assert "forbidden" not in server.log.read_text()
+
+
+def test_an_install_for_a_namespace_that_is_not_there_takes_nothing_from_who_is_at_work(
+    lab: Lab, operator: Operator
+) -> None:
+    def rules() -> Any:
+        return json.loads(lab.cluster.kubectl("get", "clusterrole", "windlass-operator", "-o", "json"))["rules"]
+
+    before = rules()
+    with pytest.raises(AssertionError, match="there is no namespace nothere; nothing was applied"):
+        install(lab, "--set", f"namespaces={lab.namespace},nothere")
+    assert rules() == before
+    assert lab.kubectl("get", "role", "--ignore-not-found") == ""
+    lab.shell("goes-on", "true")
+    lab.wait_status("goes-on", phase="Succeeded")

@@ -97,10 +97,25 @@ async def _install(config: Any, documents: "list[Document]", namespace: str) -> 
     from windlass.client.kube.api import KubeApi
 
     async with KubeApi(config, manager="windlass-install") as api:
+        await _check_namespaces(api, documents)
         for document in documents:
             await _apply(api, document)
         if namespace:
             await _take_back(api, documents, namespace)
+
+
+async def _check_namespaces(api: Any, documents: "list[Document]") -> None:
+    """Before anything is applied: an install that stopped halfway would take rights from an operator that is at work."""
+    from windlass.wire.kube.kinds import NAMESPACES
+
+    made = {one["metadata"]["name"] for one in documents if one["kind"] == "Namespace"}
+    wanted = dict.fromkeys(one["metadata"]["namespace"] for one in documents if one["kind"] in _WITHIN)
+    missing = [name for name in wanted if name not in made and await api.get(NAMESPACES, name) is None]
+    if missing:
+        commands = ", ".join(f"kubectl create namespace {name}" for name in missing)
+        raise NotFound(
+            f"there is no namespace {' nor '.join(missing)}; nothing was applied", hint=f"{commands}, then again"
+        )
 
 
 async def _apply(api: Any, document: "Document") -> None:
@@ -108,10 +123,7 @@ async def _apply(api: Any, document: "Document") -> None:
 
     metadata, kind = document["metadata"], document["kind"]
     within = metadata.get("namespace", "")
-    try:
-        await api.apply(Kind(document["apiVersion"], _plural(kind)), document, within)
-    except NotFound as exc:
-        raise NotFound(exc.message, hint=f"kubectl create namespace {within}, then again" if within else None) from exc
+    await api.apply(Kind(document["apiVersion"], _plural(kind)), document, within)
     say(f"{kind.lower()}/{metadata['name']} applied{f' in {within}' if kind in _WITHIN else ''}")
 
 

@@ -6,6 +6,7 @@ aiohttp, which takes a sixth of the processor time of lightkube's own HTTP clien
 """
 
 import os
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -229,7 +230,7 @@ class KubeApi:
     ) -> Document:
         self.calls[method, f"{kind.plural}/{sub}" if sub else kind.plural] += 1
         headers = {} if body is None else {"Content-Type": media}
-        content = None if body is None else ENCODE(body)
+        content = None if body is None else _readable(ENCODE(body), media)
         path = kind.path(namespace, name, sub)
         async with self._answer(method, path, headers=headers, params=query or {}, data=content) as answer:
             document: Document = decode(await answer.read())
@@ -253,6 +254,17 @@ class KubeApi:
         except (aiohttp.ClientError, TimeoutError) as exc:
             words = f"the Kubernetes API server does not answer: {exc or 'it took too long'}"
             raise Unavailable(words, code="kube-unavailable") from exc
+
+
+_NOT_IN_YAML: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+"""What JSON lets stand in a string, and YAML does not, or takes for a line's end."""
+
+
+def _readable(content: bytes, media: str) -> bytes:
+    """What is applied is read as YAML, and a job may end with any words."""
+    if media != APPLY or (content.isascii() and b"\x7f" not in content):
+        return content
+    return _NOT_IN_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", content.decode()).encode()
 
 
 _NOT_THAT_ONE: Final = "precondition"

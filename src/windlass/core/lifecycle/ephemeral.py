@@ -34,6 +34,7 @@ LEAVING_AGAIN_MS: Final = 5_000
 PASSING: Final = frozenset({"VolumePending", "Starting"})
 """What a job that goes well waits for, mostly for less than a second."""
 
+VOLUME_GONE: Final = "its volume was deleted while it ran: what it wrote there is lost"
 _FINAL: Final = frozenset({"DeadlineExceeded", "Cancelled", "VolumeLost"})
 """Ends that no retry follows."""
 
@@ -257,7 +258,7 @@ def _ended(wish: Wish, course: Course, seen: Seen, pod: PodSeen, now: Millis) ->
         course,
         phase=EphemeralPhase.SUCCEEDED,
         reason="Completed",
-        message="",
+        message=VOLUME_GONE if _lost_volume(course, seen) or (seen.volume and seen.volume.is_going) else "",
         log=seen.log.name if seen.log else "",
         finished_at=_end_of(pod, now),
     )

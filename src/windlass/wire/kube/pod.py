@@ -67,7 +67,7 @@ def run_pod(
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
     if spec.command:
-        container["command"] = list(spec.command)
+        container["command"] = [_literal(word) for word in spec.command]
     if spec.workdir:
         container["workingDir"] = spec.workdir
     if spec.wants_terminal:
@@ -96,7 +96,12 @@ def run_pod(
 
 
 def _plain(variables: Sequence[tuple[str, str]]) -> list[Document]:
-    return [{"name": name, "value": value} for name, value in variables]
+    return [{"name": name, "value": _literal(value)} for name, value in variables]
+
+
+def _literal(text: str) -> str:
+    """Kubernetes puts variables in the place of `$(NAME)`, and one `$` in that of two; what was asked for is what arrives."""
+    return text.replace("$", "$$")
 
 
 def _secret_variables(spec: JobSpec) -> list[Document]:
@@ -133,7 +138,7 @@ def side_pod(
     container: Document = {
         "name": CONTAINER,
         "image": image,
-        "command": list(command),
+        "command": [_literal(word) for word in command],
         "workingDir": mount,
         "resources": {
             "requests": {"cpu": "10m", "memory": "32Mi"},
