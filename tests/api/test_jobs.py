@@ -353,6 +353,14 @@ async def test_a_list_that_cannot_be_meant_is_refused_by_field(api: ApiHome, par
     Problem.model_validate(answer.json())
 
 
+async def test_a_state_that_no_job_has_is_one_fault_of_the_parameter_with_those_there_are(api: ApiHome) -> None:
+    answer = await api.client.get("/api/v1/jobs", params={"state": ["RUNNING", "DONE"]})
+    assert answer.json()["detail"] == "the request has one fault"
+    (fault,) = answer.json()["faults"]
+    assert fault["field"] == "state"
+    assert fault["message"].startswith("expected 'PENDING', 'SUSPENDED', 'SCHEDULED',")
+
+
 async def test_a_reader_waits_for_the_revision_it_has_seen(api: ApiHome) -> None:
     answer = await api.client.post("/api/v1/jobs", json=manifest("true", name="seen", suspend=True))
     headers = {"Windlass-Revision": answer.headers["windlass-revision"]}

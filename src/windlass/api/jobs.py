@@ -28,9 +28,9 @@ router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"], responses=REFUSALS)
 
 REF_MAX = 63
 Ref = Annotated[str, Path(min_length=1, max_length=REF_MAX, description="Name, uid, or the first 8 or more of a uid.")]
-State = Literal["PENDING", "SCHEDULED", "STARTING", "RUNNING", "SUCCEEDED", "FAILED", "TIMED_OUT", "CANCELLED"]
-
-Shown = State | Literal["SUSPENDED"]
+Shown = Literal[
+    "PENDING", "SUSPENDED", "SCHEDULED", "STARTING", "RUNNING", "SUCCEEDED", "FAILED", "TIMED_OUT", "CANCELLED"
+]
 """What lists show: a PENDING job that is held back is SUSPENDED there. PENDING has both."""
 
 _SERVER_SET = frozenset({"spec.timeoutSeconds", "spec.onLostNode", "spec.sla"})

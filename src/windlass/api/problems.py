@@ -139,5 +139,6 @@ def _slashed(request: Request) -> str | None:
 
 
 def _field(loc: tuple[int | str, ...]) -> str:
-    """`("query", "limit")` is `limit` to whoever wrote the address."""
-    return ".".join(show(str(part)) for part in loc[1:]) or str(loc[0])
+    """`("query", "limit")` is `limit` to whoever wrote the address; one of several of a name is written like the others."""
+    parts = [part for part in loc[1:] if loc[0] != "query" or isinstance(part, str)]
+    return ".".join(show(str(part)) for part in parts) or str(loc[0])
