@@ -92,17 +92,31 @@ async def test_every_fault_of_many_manifests_is_named_by_its_file_its_place_and_
     tenant = {"apiVersion": "windlass.dev/v1", "kind": "Tenant", "metadata": {"name": "t"}, "spec": {"weight": 2}}
     one = written(tmp_path / "one.yaml", tenant)
     done = await windlass(live, "plan", "-f", many, "-f", one)
-    error, *faults = done.stderr.splitlines()
-    assert (done.returncode, error) == (1, "error: the manifests have 3 faults")
-    assert [fault.partition(": ")[0] for fault in faults[:3]] == [
-        f"  - {many}, document 1 (odd)",
-        f"  - {many}, document 2 (odder)",
-        f"  - {one} (t)",
+    told = done.stderr.splitlines()
+    errors = [line for line in told if line.startswith("error: ")]
+    faults = [line for line in told if line.startswith("  - ")]
+    assert errors == [
+        f"error: {many}, document 1 (odd): the manifest has one fault",
+        f"error: {many}, document 2 (odder): the manifest has one fault",
+        f"error: {one} (t): the manifest has one fault",
     ]
-    assert ": spec.retries: " in faults[0]
-    assert ": spec.colour: " in faults[1]
-    assert ": kind: a Tenant is no job" in faults[2]
+    assert [fault.partition(": ")[0] for fault in faults] == ["  - spec.retries", "  - spec.colour", "  - kind"]
+    assert "a Tenant is no job" in faults[2]
     assert "items" not in done.stderr
+
+
+@pytest.mark.anyio
+async def test_a_manifest_with_faults_is_told_alone_as_it_is_beside_a_good_one(live: LiveHome, tmp_path: Path) -> None:
+    bad = written(tmp_path / "bad.yaml", manifest("true", name="bad", foo=1))
+    good = written(tmp_path / "good.yaml", manifest("true", name="good"))
+    beside, alone = await windlass(live, "plan", "-f", bad, "-f", good), await windlass(live, "plan", "-f", bad)
+    assert (alone.returncode, alone.stderr) == (beside.returncode, beside.stderr)
+    assert alone.returncode == 4
+    assert rows(alone)["bad"] == rows(beside)["bad"] == "refused - - - invalid: the manifest has one fault"
+    as_json = await windlass(live, "plan", "-f", bad, "-o", "json")
+    (item,) = msgspec.json.decode(as_json.stdout)["items"]
+    assert (as_json.returncode, item["name"], item["file"], item["accepted"]) == (4, "bad", bad, False)
+    assert [fault["field"] for fault in item["refusal"]["faults"]] == ["spec.foo"]
 
 
 @pytest.mark.anyio

@@ -57,16 +57,21 @@ def _ask(plan: Callable[[list[Document]], Plan], manifests: Sequence[Found]) -> 
     while True:
         sent = [at for at in range(len(manifests)) if at not in refused]
         try:
-            found = plan([manifests[at].document for at in sent])
+            found = plan([manifests[at].document for at in sent]) if sent else _nothing()
         except WindlassError as exc:
             faulty = by_manifest(exc, len(sent))
-            if not faulty or len(faulty) == len(sent):
+            if not faulty:
                 raise in_files(exc, [manifests[at] for at in sent]) from None
             refused |= {sent[at]: _refused(manifests[sent[at]], exc.code, faults) for at, faults in faulty.items()}
         else:
             planned = refused | dict(zip(sent, found["items"], strict=True))
             found["items"] = [planned[at] for at in range(len(manifests))]
             return found
+
+
+def _nothing() -> Plan:
+    """What the server would say of no manifest at all, for which it cannot be asked."""
+    return {"items": [], "delays": {"own": [], "others": 0, "othersSeconds": 0}, "complete": True}
 
 
 def _refused(manifest: Found, code: str, faults: Sequence[Fault]) -> Planned:
