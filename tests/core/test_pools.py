@@ -366,6 +366,38 @@ def test_scaling_by_hand_stays_within_bounds_and_ends_no_busy_worker() -> None:
         scale_by_hand(world, GROW, 4, now=START)
 
 
+def test_a_pool_with_a_minimum_is_emptied_and_deleted_as_its_refusals_say() -> None:
+    world = a_ground()
+    pool = create_pool(world, a_pool(workers_min=1), None, now=START)
+    scale(world, GROW, now=START)
+    come(world, START)
+    with pytest.raises(Conflict) as busy:
+        delete_pool(world, GROW, now=START)
+    assert busy.value.hint == (
+        "windlass pools pause grow, then windlass pools scale grow 0; it can go when its last worker has gone"
+    )
+    with pytest.raises(Invalid, match="may have 1 to 3 workers, not 0") as below:
+        scale_by_hand(world, GROW, 0, now=START)
+    assert str(below.value.hint).startswith("windlass pools pause grow first")
+
+    change_pool(world, replace(pool, is_paused=True), None, now=START)
+    (given_back,) = scale_by_hand(world, GROW, 0, now=START).workers
+    assert scale(world, GROW, now=later(3600)) is None
+    bury(world, NodeId(given_back), now=START)
+    delete_pool(world, GROW, now=START)
+    assert GROW not in world.tables.fleet.pools
+
+
+def test_a_pool_that_was_emptied_has_its_minimum_again_when_it_is_resumed() -> None:
+    world = a_ground()
+    pool = create_pool(world, replace(a_pool(workers_min=1), is_paused=True), None, now=START)
+    assert scale_by_hand(world, GROW, 0, now=START).verdict.by == 0
+    change_pool(world, replace(pool, is_paused=False), None, now=START)
+    step = scale(world, GROW, now=START)
+    assert step is not None
+    assert (step.verdict.by, step.verdict.rule) == (1, "at least the minimum")
+
+
 def test_a_paused_pool_stays_as_it_is() -> None:
     world = a_ground()
     create_pool(world, replace(a_pool(), is_paused=True), None, now=START)

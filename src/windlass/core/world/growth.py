@@ -47,13 +47,19 @@ def scale(
 
 
 def scale_by_hand(world: World, pool: PoolId, workers: int, *, now: Millis) -> ScalingStep:
-    """To that many at once, past cooldowns and rates, but never past the maximum, nor by ending a busy worker."""
+    """To that many at once, past cooldowns and rates, but never past the maximum, nor by ending a busy worker.
+
+    The minimum is what the autoscaler holds: in a paused pool nobody does, and so it can be emptied to be deleted.
+    """
     found, scaling = _dynamic(world, pool)
-    if not scaling.workers_min <= workers <= scaling.workers_max:
+    least = 0 if found.is_paused else scaling.workers_min
+    if not least <= workers <= scaling.workers_max:
         raise Invalid(
-            f"pool {pool!r} may have {scaling.workers_min} to {scaling.workers_max} workers, not {workers}",
+            f"pool {pool!r} may have {least} to {scaling.workers_max} workers, not {workers}",
             code="pool-bounds",
-            hint="change its minimum or maximum first",
+            hint=f"windlass pools pause {pool} first: its minimum is kept only while it scales by itself"
+            if workers < least
+            else "change its maximum first",
         )
     seen = look(world, found, scaling, now=now)
     by, held, holds = workers - seen.size, [], []
