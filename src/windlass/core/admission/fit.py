@@ -3,9 +3,14 @@
 A pool that is closed to its tenant is refused in the words for one that is not there: names are not to be guessed.
 """
 
+from collections.abc import Mapping
+
 from windlass.core.errors import Fault, Invalid
 from windlass.core.model.amounts import BYTES, MILLICORES, spoken
+from windlass.core.model.ids import PoolId
+from windlass.core.model.job import Job
 from windlass.core.model.node import Node
+from windlass.core.model.pool import Pool
 from windlass.core.model.shape import Shape
 from windlass.core.placement.nodes import Nodes
 
@@ -17,18 +22,32 @@ _FIELDS = {
     "pool not allowed": "spec.pool",
     "runtime": "spec.image",
 }
+_POOL = frozenset({"pool", "pool not allowed"})
+_LOST = "an admin's `windlass tenants quota {tenant} --pool any` lets it use those there are"
 
 
-def check_fit(shape: Shape, nodes: Nodes) -> None:
+def check_fit(job: Job, nodes: Nodes, pools: Mapping[PoolId, Pool]) -> None:
+    """`pools`: those on record; one that cannot grow, or has lost its nodes, is there all the same."""
+    shape = job.shape
     missing = nodes.could_ever_fit(shape)
     if not missing:
         return
-    nearest = nodes.nearest(shape)
-    faults = [Fault(_FIELDS.get(what, "spec.nodeSelector"), _explain(what, shape, nearest, nodes)) for what in missing]
-    raise Invalid("no node could ever run this job", code="fits-nowhere", faults=faults, hint=_hint(missing))
+    nearest, is_lost = nodes.nearest(shape), _is_lost(job, nodes, pools)
+    faults = [
+        Fault(_FIELDS.get(what, "spec.nodeSelector"), _explain(what, shape, nearest, nodes, is_lost=is_lost))
+        for what in missing
+    ]
+    hint = _LOST.format(tenant=job.tenant) if is_lost and set(missing) & _POOL else _hint(missing)
+    raise Invalid("no node could ever run this job", code="fits-nowhere", faults=faults, hint=hint)
 
 
-def _explain(what: str, shape: Shape, nearest: Node | None, nodes: Nodes) -> str:
+def _is_lost(job: Job, nodes: Nodes, pools: Mapping[PoolId, Pool]) -> bool:
+    """Its tenant's quota names pools, and none of them is there: whatever it asks for, it is refused."""
+    there = nodes.pools(job.shape) | {pool.id for pool in pools.values() if pool.admits(job.tenant)}
+    return bool(job.shape.allowed) and there.isdisjoint(job.shape.allowed)
+
+
+def _explain(what: str, shape: Shape, nearest: Node | None, nodes: Nodes, *, is_lost: bool) -> str:
     if nearest is None:
         return "there is no node yet"
     who = f"node {nearest.id}" if nearest.id else "a worker to come"
@@ -44,6 +63,9 @@ def _explain(what: str, shape: Shape, nearest: Node | None, nodes: Nodes) -> str
     if what == "pool":
         pools = sorted(nodes.pools(shape))
         return f"no node is in pool {' or '.join(shape.pools)}; there are: {', '.join(pools)}"
+    if what == "pool not allowed" and is_lost:
+        are = "is" if len(shape.allowed) == 1 else "are"
+        return f"its tenant may use only pool {' or '.join(shape.allowed)}, which {are} not there any more"
     if what == "pool not allowed":
         asked = f"pool {' or '.join(shape.pools)}" if shape.pools else "any other"
         return f"its tenant may use pool {' or '.join(shape.allowed)}, not {asked}"
@@ -56,7 +78,7 @@ def _apart(asked: int, there: int, unit: str, who_has: str) -> str:
 
 
 def _hint(missing: tuple[str, ...]) -> str:
-    if set(missing) & {"pool", "pool not allowed"}:
+    if set(missing) & _POOL:
         return "name another pool, or none; `windlass get pools` shows those you may use"
     if "node" in missing:
         return "no node is there that you may use; `windlass get nodes` shows them once there are"

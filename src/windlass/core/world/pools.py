@@ -20,7 +20,7 @@ _EMPTY_FIRST = (
     "windlass pools pause {pool}, then windlass pools scale {pool} 0; it can go when its last worker has gone"
 )
 _HAS_NODES = "it stays for as long as it has nodes; `windlass nodes cordon NODE` keeps new runs off one"
-_UNKNOWN_MAX = 10
+_NAMED_MAX = 10
 """Tenants named in one refusal."""
 
 
@@ -48,9 +48,13 @@ def change_pool(world: World, pool: Pool, prices: PriceBook | None, *, now: Mill
 
 
 def delete_pool(world: World, pool: PoolId, *, now: Millis) -> int:
-    """Refused while it has nodes or workers. Its history stays for as long as history is kept, and is not shown as a namesake's."""
+    """Refused while it has nodes or workers, or a tenant may use no other.
+
+    Its history stays for as long as history is kept, and is not shown as a namesake's.
+    """
     known = find_pool(world, pool)
     _check_empty(world, pool, _EMPTY_FIRST.format(pool=pool) if known.is_dynamic else _HAS_NODES)
+    _check_unnamed(world, pool)
     with world.decision(now):
         _set_prices(world, pool, None)
         if pool in world.tables.fleet.growths:
@@ -92,7 +96,7 @@ def _tenant_faults(world: World, pool: Pool) -> Iterator[Fault]:
     known = world.tables.fleet.pools.get(pool.id)
     named = known.tenants if known is not None else ()
     unknown = [one for one in pool.tenants if one not in world.tables.tenants and one not in named]
-    for one in unknown[:_UNKNOWN_MAX]:
+    for one in unknown[:_NAMED_MAX]:
         yield Fault("spec.tenants", f"there is no tenant {one!r}; `windlass tenants list` shows those there are")
 
 
@@ -113,6 +117,21 @@ def _check_empty(world: World, pool: PoolId, hint: str) -> None:
             f"{count} {noun}{'s' * (count != 1)}" for count, noun in ((workers, "worker"), (nodes, "node")) if count
         ]
         raise Conflict(f"pool {pool!r} has {' and '.join(parts)}", code="pool-busy", hint=hint)
+
+
+def _check_unnamed(world: World, pool: PoolId) -> None:
+    """A quota goes on naming what is gone; where it names nothing else, every job of its tenant would be refused."""
+    stay = pool_ids(world) - {pool}
+    named = sorted(one for one, allowed in world.tables.allowed.items() if pool in allowed and stay.isdisjoint(allowed))
+    if not named:
+        return
+    who = f"tenant{'s' * (len(named) != 1)} {', '.join(named[:_NAMED_MAX])}{' …' * (len(named) > _NAMED_MAX)}"
+    each, name = ("", named[0]) if len(named) == 1 else ("for each, ", "NAME")
+    raise Conflict(
+        f"{who} may use no pool but {pool!r}",
+        code="pool-in-quota",
+        hint=f"{each}windlass tenants quota {name} --pool any, or --pool with one that stays",
+    )
 
 
 # — slices are cut from one machine: together they never come to more than it has —

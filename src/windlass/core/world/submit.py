@@ -41,7 +41,7 @@ def submit(
     """Accept, or raise with nothing changed. The caller has asked `find_replay` first."""
     with world.decision(now):
         accepted = make_job(world, tenant, submission, job=job, now=now)
-        check_fit(accepted.shape, world.tables.places)
+        check_fit(accepted, world.tables.places, world.tables.fleet.pools)
         check_references(world.tables.vault, tenant, submission.spec)
         check_quota(world, accepted, now)
         spec = submission.spec
