@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from windlass.cli.traces import LINE_BYTES_MAX, read_trace
 from windlass.core.errors import Invalid
@@ -98,6 +99,31 @@ def test_a_line_that_cannot_be_meant_is_refused_with_its_number(line: str, word:
     (fault,) = refused.value.faults
     assert fault.field == "line 6"
     assert word in fault.message
+
+
+@pytest.mark.parametrize("name", ["MaxProcs", "MaxNodes"])
+@pytest.mark.parametrize("value", ["x", "-4", "99999999999999", "9" * 3000, "10000001", "64.5", "2,048", "0x40", "٣"])
+def test_a_machine_that_cannot_be_meant_is_refused_with_its_line(name: str, value: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        read_swf(["; Computer: test", f"; {name}: {value}", swf()])
+    (fault,) = refused.value.faults
+    assert fault.field == "line 2"
+    assert fault.message.startswith(f"{name} is not a ")
+    assert repr(value[:40]) in fault.message
+
+
+@pytest.mark.parametrize(
+    ("value", "cores"),
+    [("128", 128), ("128 (64 and 64)", 128), ("128(2x64)", 128), ("128;", 128), ("-1", 2), ("0", 2), ("", 2)],
+)
+def test_words_may_follow_the_size_of_a_machine_and_it_may_be_unknown(value: str, cores: int) -> None:
+    trace = read_swf([f"; MaxProcs: {value}", "; Note: MaxProcs: x", swf(used=2)])
+    assert [pool.each.cpu_millis for pool in trace.pools] == [cores * 1000]
+
+
+def test_a_machine_of_more_processors_than_are_read_is_written_as_one_that_is() -> None:
+    vast = replace(read_swf([swf()]), pools=(parse_pool("vast=100000x1000"),))
+    assert read_swf(write_swf(vast)).pools[0].each.cpu_millis == 10_000_000_000
 
 
 def test_a_file_that_is_all_wrong_is_given_up_after_ten_faults() -> None:

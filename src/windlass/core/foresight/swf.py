@@ -17,9 +17,11 @@ FIELDS: Final = 18
 LINE_MAX: Final = 4_096
 _NUMBER: Final = re.compile(r"-?\d{1,15}(\.\d{1,9})?", re.ASCII)
 _ANY_NUMBER: Final = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
-_HEADER: Final = re.compile(r";\s*(MaxProcs|MaxNodes)\s*:\s*(\d{1,9})\b", re.ASCII)
+_HEADER: Final = re.compile(r";\s*(MaxProcs|MaxNodes)\s*:\s*([^\s(]*)", re.ASCII)
+"""Words may follow the number: the format has the sizes of partitions there, in parentheses."""
 _SECONDS_MAX: Final = 100 * 366 * 86_400
 _PROCESSORS_MAX: Final = 10_000_000
+_DIGITS_MAX: Final = 15
 _KIB: Final = 1024
 _SUBMIT, _RUN, _PROCS, _MEMORY = 1, 3, 4, 6
 _PROCS_ASKED, _TIME_ASKED, _MEMORY_ASKED = 7, 8, 9
@@ -47,7 +49,7 @@ def read_swf(lines: Iterable[str], *, tenant_by: TenantBy = TenantBy.USER) -> Tr
     for number, line in enumerate(lines, start=1):
         text = line.strip()
         if not text or text.startswith(";"):
-            _note_header(text, header)
+            _note_header(text, number, header, faults)
             continue
         values = _numbers(text, number, faults)
         if values is None:
@@ -70,7 +72,7 @@ def write_swf(trace: Trace) -> Iterator[str]:
     pools = {pool.name: number for number, pool in enumerate(trace.pools, start=1)}
     cores = sum(pool.nodes * pool.each.cpu_millis for pool in trace.pools) // 1000
     yield "; Version: 2.2"
-    yield f"; MaxProcs: {cores}"
+    yield f"; MaxProcs: {min(cores, _PROCESSORS_MAX)}"
     yield f"; MaxJobs: {len(trace.jobs)}"
     for tenant, number in tenants.items():
         yield f"; Note: user {number} is {tenant}"
@@ -86,10 +88,18 @@ def write_swf(trace: Trace) -> Iterator[str]:
         )
 
 
-def _note_header(text: str, header: dict[str, int]) -> None:
+def _note_header(text: str, number: int, header: dict[str, int], faults: LineFaults) -> None:
+    """The size of the machine. Nothing, -1 and 0 are not known; a number that nobody can mean would replay another machine."""
     matched = _HEADER.match(text[:LINE_MAX])
-    if matched is not None:
-        header[matched[1]] = min(int(matched[2]), _PROCESSORS_MAX)
+    word = matched[2].rstrip(",;.") if matched is not None else ""
+    if matched is None or word in ("", "-1"):
+        return
+    if _ANY_NUMBER.fullmatch(word) is None:
+        faults.add(number, f"{matched[1]} is not a number: {word[:40]!r}")
+    elif not word.isdecimal() or len(word) > _DIGITS_MAX or int(word) > _PROCESSORS_MAX:
+        faults.add(number, f"{matched[1]} is not a whole number up to {_PROCESSORS_MAX:,}: {word[:40]!r}")
+    else:
+        header[matched[1]] = int(word)
 
 
 def _numbers(text: str, number: int, faults: LineFaults) -> list[int] | None:
