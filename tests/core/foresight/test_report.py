@@ -143,6 +143,16 @@ def test_what_cannot_be_meant_is_a_usage_error(words: tuple[str, ...]) -> None:
     assert type(simulated(*words).exception).__name__ in ("UsageError", "BadParameter")
 
 
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [(("--generate", "5", "--html", ""), "--html"), (("--generate", "5", "--save", ""), "--save"), (("",), "TRACE")],
+)
+def test_a_file_without_a_name_is_refused_by_its_option(words: tuple[str, ...], name: str) -> None:
+    refused = simulated(*words).exception
+    assert isinstance(refused, UsageError)
+    assert refused.message == f"{name} is empty: expected the name of a file"
+
+
 def test_two_pools_of_one_name_are_refused_by_it() -> None:
     refused = simulated(SHARED, "--pool", "a=2x8", "--pool", "b=1x8", "--pool", "a=1x64").exception
     assert isinstance(refused, UsageError)

@@ -108,6 +108,7 @@ def simulate(
         _refuse_making()
     if "-" in (page, saved):
         raise click.UsageError("--html and --save take the name of a file, not -")
+    _refuse_nameless(trace, page, saved)
     _refuse_overwriting(trace, page, saved)
     wanted = [parse_variant(text) for text in variants] or list(PLAIN)
     given = [parse_pool(word) for word in pool_words]
@@ -155,6 +156,13 @@ def _refuse_making() -> None:
 
 def _is_given(name: str) -> bool:
     return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def _refuse_nameless(trace: str | None, page: str | None, saved: str | None) -> None:
+    """A variable that nobody set: told before the replay, and by the option, for there is no name to tell it by."""
+    for name, path in (("TRACE", trace), ("--save", saved), ("--html", page)):
+        if path == "":
+            raise click.UsageError(f"{name} is empty: expected the name of a file")
 
 
 def _refuse_overwriting(trace: str | None, page: str | None, saved: str | None) -> None:
