@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from tests.docs.markdown import ROOT, rows
 from tests.e2e.server import WindlassServer
+from windlass.api.plan import PLANNED_MAX
 from windlass.boot import up
 from windlass.boot.settings import PREFIX, KubernetesSettings, Settings
 from windlass.cli.app import build
@@ -173,6 +174,13 @@ def test_every_route_is_described_and_every_described_route_is_there(process_ser
     document = process_server.client()._transport.call("GET", "/openapi.json").json()
     served = {f"{method.upper()} {path}" for path, item in document["paths"].items() for method in item}
     assert described == served
+
+
+def test_how_many_manifests_a_plan_takes_is_said_where_one_looks() -> None:
+    verb = build({}).get_command(Context(build({})), "plan")
+    assert verb is not None
+    for said in ((GUIDES / "foresight.md").read_text(), " ".join((verb.help or "").split())):
+        assert f"{PLANNED_MAX} documents at most" in said
 
 
 def test_every_error_code_has_a_next_step() -> None:

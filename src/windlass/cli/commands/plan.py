@@ -36,7 +36,8 @@ def plan(ctx: click.Context, files: tuple[str, ...], form: str) -> None:
     """What the jobs of FILE would do if they were submitted now, in this order.
 
     The server tries them on its own scheduler and takes everything back. One that is there already is left alone, as `apply`
-    does, and those with faults are refused for themselves. The exit code is 4 when one would be refused.
+    does, and those with faults are refused for themselves. The exit code is 4 when one would be refused. A plan takes 100
+    documents at most.
     """
     manifests = read_manifests(files)
     found = _ask(client_of(ctx).plan, manifests)
