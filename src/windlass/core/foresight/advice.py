@@ -6,35 +6,32 @@ One that a limit holds may lack room as well: then a pool grows for it by itself
 Where only a node more would help it is said that no command adds one: a static pool has the nodes it has.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from windlass.core.admission.quota import excess, money_spent
-from windlass.core.admission.raising import raising, wanted
-from windlass.core.errors import Excess, WindlassError
+from windlass.core.errors import WindlassError
+from windlass.core.foresight.by_hand import join, more_workers
+from windlass.core.foresight.change import Advice, Change, both
 from windlass.core.foresight.gate import Gate, GateName
-from windlass.core.foresight.growing import pools_left_out, serving
-from windlass.core.model.amounts import cores, money, size, spoken
+from windlass.core.foresight.growing import serving
+from windlass.core.foresight.limits import more_money, more_pools, more_quota
+from windlass.core.model.amounts import cores, size
 from windlass.core.model.bounds import PRIORITY
 from windlass.core.model.ids import JobId, Millis, NodeId, PoolId
 from windlass.core.model.job import Job
-from windlass.core.model.money import Micros
 from windlass.core.model.node import Node, NodeState
-from windlass.core.model.pool import Pool
 from windlass.core.model.resources import Resources
-from windlass.core.model.tenant import SHARE, Tenant
+from windlass.core.model.tenant import SHARE
 from windlass.core.placement.nodes import Slot
 from windlass.core.world.bursts import ask_burst
-from windlass.core.world.growth import look, scale, scale_by_hand
+from windlass.core.world.growth import scale
 from windlass.core.world.place import place
-from windlass.core.world.pools import change_pool
 from windlass.core.world.records import Table
 from windlass.core.world.requests import cancel, release
-from windlass.core.world.workers import join_node, uncordon
+from windlass.core.world.workers import uncordon
 from windlass.core.world.world import World
 
 ADVICE_MAX: Final = 3
@@ -49,22 +46,6 @@ _BEFORE_ROOM: Final = frozenset({GateName.RELEASE, GateName.BUDGET, GateName.QUO
 _ADD_NODE: Final = "add-node"
 _LASTING: Final = frozenset({"quota", "budget"})
 """What stays when it does not start the job at once: a burst would run out meanwhile, a job would be cancelled for nothing."""
-_FIELD: Final = {"quota-cpu": "cpu_millis", "quota-memory": "memory_bytes", "quota-gpu": "gpus"}
-
-Change = Callable[[World, Millis], object]
-
-
-class Advice(Struct, frozen=True, kw_only=True):
-    does: str
-    """`release`, `cancel`, `burst`, `ask-less`, `any-node`, `priority`, `quota`, `budget`, `uncordon`, `scale`, `pool-max`,
-    `add-node` (what it takes, where no command does it), `image`"""
-    says: str
-    command: str = ""
-    """What to type, where there is a command for it."""
-    is_admins: bool = False
-    """Only an admin can do it."""
-    values: tuple[tuple[str, str], ...] = ()
-    """Of what it changes: field and new value."""
 
 
 def advise(world: World, job: Job, gate: Gate | None, *, now: Millis) -> tuple[Advice, ...]:
@@ -114,7 +95,7 @@ def _grown_for(world: World, job: Job, now: Millis) -> PoolId | None:
     for pool in serving(world, let_in):
         coming = [one.id for one in world.tables.fleet.workers_of(pool.id) if one.is_coming]
         for _ in range(_STEPS):
-            _join(world, pool.id, coming, now)
+            join(world, pool.id, coming, now)
             if coming and _is_placed(world, job, now):
                 return pool.id
             step = scale(world, pool.id, now=now)
@@ -131,9 +112,9 @@ def _with_room(world: World, job: Job, advice: Advice, change: Change, now: Mill
             change(world, now)
         except WindlassError:
             return None
-        more = [*_uncordon(world), *_more_workers(world, job, now), *_add_node(world, job)]
+        more = [*_uncordon(world), *more_workers(world, job, now), *_add_node(world, job)]
     for second, making_room in more:
-        if _starts(world, job, _both(change, making_room), now) is None:
+        if _starts(world, job, both(change, making_room), now) is None:
             continue
         if second.does != _ADD_NODE:
             commands = (advice.command, second.command)
@@ -149,14 +130,6 @@ def _with_room(world: World, job: Job, advice: Advice, change: Change, now: Mill
     return None
 
 
-def _both(first: Change, second: Change) -> Change:
-    def change(world: World, now: Millis) -> None:
-        first(world, now)
-        second(world, now)
-
-    return change
-
-
 def _candidates(world: World, job: Job, gate: Gate | None, now: Millis) -> Iterator[tuple[Advice, Change]]:
     if gate is None:
         return
@@ -167,18 +140,18 @@ def _candidates(world: World, job: Job, gate: Gate | None, now: Millis) -> Itera
                 lambda world, now: release(world, job.tenant, job.id, now=now),
             )
         case GateName.BUDGET:
-            yield from _more_money(world, job, now)
+            yield from more_money(world, job, now)
         case GateName.QUOTA | GateName.BURST:
             yield from _open_burst(job)
             yield from _cancel_own(world, job)
-            yield from _more_quota(world, job)
+            yield from more_quota(world, job)
         case GateName.NODE | GateName.POOL | GateName.COOLDOWN:
             yield from _ask_less(world, job)
             yield from _cancel_own(world, job)
             yield from _anywhere(job)
-            yield from _more_pools(world, job)
+            yield from more_pools(world, job)
             yield from _uncordon(world)
-            yield from _more_workers(world, job, now)
+            yield from more_workers(world, job, now)
             yield from _add_node(world, job)
         case GateName.ORDER:
             yield from _go_first(world, job)
@@ -231,76 +204,6 @@ def _ended(key: JobId) -> Change:
                 cancel(world, job.tenant, key, now=now)
 
     return change
-
-
-def _more_quota(world: World, job: Job) -> Iterator[tuple[Advice, Change]]:
-    """By exactly what is missing."""
-    tenant = world.tables.tenants.get(job.tenant)
-    if tenant is None:
-        return
-    usage, quota = world.tables.usage[job.tenant], tenant.quota
-    values: list[tuple[str, str]] = []
-    limit, jobs, workers = quota.resources, quota.jobs, quota.workers
-    over = excess(quota, job.shape.needs, held=usage.resources, jobs=usage.runs)
-    if workers is not None and not over:
-        over = [Excess(code="quota-workers", used=len(usage.nodes), asked=1, limit=workers, unit="workers")]
-    for one in over:
-        values.append((one.code.removeprefix("quota-"), _amount(wanted(one), one.unit)))
-        if one.code == "quota-jobs":
-            jobs = wanted(one)
-        elif one.code == "quota-workers":
-            workers = wanted(one)
-        elif limit is not None:
-            limit = replace(limit, **{_FIELD[one.code]: wanted(one)})
-    if not values:
-        return
-    raised = replace(tenant, quota=replace(quota, resources=limit, jobs=jobs, workers=workers))
-    says = "raise the quota: " + ", ".join(f"{name} to {value}" for name, value in values)
-    command = raising(job.tenant, over)
-    yield Advice(does="quota", says=says, command=command, is_admins=True, values=tuple(values)), _tenant(raised)
-
-
-def _more_pools(world: World, job: Job) -> Iterator[tuple[Advice, Change]]:
-    """Where its quota leaves out all that could run it."""
-    tenant = world.tables.tenants.get(job.tenant)
-    if tenant is None:
-        return
-    for pool in pools_left_out(world, job)[:2]:
-        pools = (*tenant.quota.pools, pool)
-        command = " ".join(("windlass tenants quota", job.tenant, *(f"--pool {one}" for one in pools)))
-        says = f"let its tenant use the pool {pool}"
-        advice = Advice(does="quota", says=says, command=command, is_admins=True, values=(("pools", ", ".join(pools)),))
-        yield advice, _tenant(replace(tenant, quota=replace(tenant.quota, pools=pools)))
-
-
-def _amount(value: int, unit: str) -> str:
-    (text,), name = spoken((value,), unit)
-    return f"{text} {name}".rstrip()
-
-
-def _more_money(world: World, job: Job, now: Millis) -> Iterator[tuple[Advice, Change]]:
-    tenant = world.tables.tenants.get(job.tenant)
-    spent = money_spent(tenant, world.tables.usage[job.tenant], now) if tenant is not None else None
-    if tenant is None or spent is None:
-        return
-    over, most = spent[0], Micros(wanted(spent[0]))
-    if tenant.budget is not None and over.code == "budget-spent":
-        field, per, raised = "budget", "a month", replace(tenant, budget=replace(tenant.budget, per_month=most))
-    else:
-        field, per, raised = "costPerDay", "a day", replace(tenant, quota=replace(tenant.quota, cost_per_day=most))
-    said = f"{money(most)} {per}"
-    advice = Advice(
-        does="budget",
-        says=f"let it spend {said}" + ", twice what is spent" * bool(over.used),
-        command=raising(job.tenant, [over]),
-        is_admins=True,
-        values=((field, said),),
-    )
-    yield advice, _tenant(raised)
-
-
-def _tenant(changed: Tenant) -> Change:
-    return lambda world, now: world.set_tenant(changed, now=now)
 
 
 def _ask_less(world: World, job: Job) -> Iterator[tuple[Advice, Change]]:
@@ -366,47 +269,6 @@ def _uncordon(world: World) -> Iterator[tuple[Advice, Change]]:
 def _uncordoned(node: NodeId, world: World, now: Millis) -> object:
     """By the verb itself: it refuses a worker that is being given back."""
     return uncordon(world, node, now=now)
-
-
-def _more_workers(world: World, job: Job, now: Millis) -> Iterator[tuple[Advice, Change]]:
-    """By hand, which no cooldown holds; beyond its maximum only once that is raised."""
-    for pool in serving(world, job)[:2]:
-        scaling = pool.scaling
-        if scaling is None:
-            continue
-        seen = look(world, pool, scaling, now=now)
-        if seen.coming:
-            continue  # it is on its way, or its provisioner cannot: another would be no nearer
-        more = seen.size + 1
-        if more + seen.ending <= scaling.workers_max:
-            says = f"scale the pool {pool.id} to {more} by hand, past its cooldown and its triggers"
-            command = f"windlass pools scale {pool.id} {more}"
-            yield Advice(does="scale", says=says, command=command, is_admins=True), _scaled(pool, more)
-            continue
-        most = more + seen.ending
-        larger = replace(pool, scaling=replace(scaling, workers_max=most))
-        says = f"let the pool {pool.id} have {most} worker{'s' * (most != 1)}, and scale it to {more}"
-        values = (("scaling.max", str(most)),)
-        yield Advice(does="pool-max", says=says, is_admins=True, values=values), _scaled(larger, more)
-
-
-def _scaled(pool: Pool, workers: int) -> Change:
-    """As if those asked for were there at once."""
-
-    def change(world: World, now: Millis) -> None:
-        if world.tables.fleet.pools[pool.id] != pool:
-            change_pool(world, pool, world.tables.prices.pools.get(pool.id), now=now)
-        step = scale_by_hand(world, pool.id, workers, now=now)
-        _join(world, pool.id, step.workers, now)
-
-    return change
-
-
-def _join(world: World, pool: PoolId, workers: Iterable[str], now: Millis) -> None:
-    for name in workers:
-        to_come = world.tables.places.worker_to_come(pool)
-        assert to_come is not None
-        join_node(world, replace(to_come, id=NodeId(name)), now=now)
 
 
 def _add_node(world: World, job: Job) -> Iterator[tuple[Advice, Change]]:

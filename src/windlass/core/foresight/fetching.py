@@ -3,7 +3,7 @@
 What an image is, and who may read it, only its node and its registry know: this tells what the node has said of it.
 """
 
-from windlass.core.foresight.advice import Advice
+from windlass.core.foresight.change import Advice
 from windlass.core.foresight.gate import Gate, GateName
 from windlass.core.model.ids import Millis
 from windlass.core.model.run import Run

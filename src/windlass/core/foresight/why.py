@@ -5,8 +5,9 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from windlass.core.foresight.advice import Advice, advise
+from windlass.core.foresight.advice import advise
 from windlass.core.foresight.ahead import STEPS, Foreseen, look_ahead
+from windlass.core.foresight.change import Advice
 from windlass.core.foresight.fetching import another_image, image_advice, image_gate, refused_gate
 from windlass.core.foresight.gate import Gate, GateName
 from windlass.core.foresight.gates import IMAGE_FAILED, gates, holding
