@@ -115,19 +115,19 @@ def _quota_and_burst(world: World, tenant: Tenant | None, job: Job, now: Millis)
             ("memoryBytesLimit", limit.memory_bytes),
             ("gpusLimit", limit.gpus),
         ]
+    workers = WORKERS_USED[0][0] if may_be_on_no_more(world, job) else ""
     if fits(quota, needs, held=held, jobs=usage.runs):
-        workers = _workers(world, job)
         says = workers or f"{_runs(usage.runs)} {cores(held.cpu_millis)} and {size(held.memory_bytes)} of it"
         return Gate(name=GateName.QUOTA, is_open=not workers, says=says, numbers=tuple(numbers)), _reserve(world, job)
     over = excess(quota, needs, held=held, jobs=usage.runs)
-    says = "; ".join(map(sentence, over))
+    says = "; ".join([*map(sentence, over), *([workers] if workers else [])])
     burst = _burst(world, tenant, job, now)
     is_bursting = burst.opens_at is not None or session_of(world, tenant.id, now) is not None
     may_pass = burst.is_open or (tenant.policy is QuotaPolicy.BURST and is_bursting)
     if may_pass:
         used = ", ".join(map(used_of, over))
-        says = f"full ({used} used): beyond it the burst decides"
-    return Gate(name=GateName.QUOTA, is_open=may_pass, says=says, numbers=tuple(numbers)), burst
+        says = workers or f"full ({used} used): beyond it the burst decides"
+    return Gate(name=GateName.QUOTA, is_open=may_pass and not workers, says=says, numbers=tuple(numbers)), burst
 
 
 def _reserve(world: World, job: Job) -> Gate:
@@ -160,12 +160,13 @@ def _burst(world: World, tenant: Tenant, job: Job, now: Millis) -> Gate:
     return Gate(name=GateName.BURST, is_open=False, says=says, numbers=numbers, opens_at=shut.opens_at)
 
 
-def _workers(world: World, job: Job) -> str:
-    """Its tenant is on as many nodes as it may be, and there is no room on those; whether there is elsewhere does not matter."""
+def may_be_on_no_more(world: World, job: Job) -> bool:
+    """Its tenant is on as many nodes as it may be, and there is no room on those; whether there is elsewhere does not matter.
+
+    No burst goes beyond that.
+    """
     allowed = nodes_allowed(world, job.tenant)
-    if allowed is None or isinstance(world.tables.places.pick(job.shape, among=allowed), Spot):
-        return ""
-    return WORKERS_USED[0][0]
+    return allowed is not None and not isinstance(world.tables.places.pick(job.shape, among=allowed), Spot)
 
 
 def _order(world: World, job: Job, *, is_open: bool) -> Gate:

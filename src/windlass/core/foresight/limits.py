@@ -9,6 +9,7 @@ from windlass.core.admission.quota import excess, money_spent
 from windlass.core.admission.raising import raising, wanted
 from windlass.core.errors import Excess
 from windlass.core.foresight.change import Advice, Change
+from windlass.core.foresight.gates import may_be_on_no_more
 from windlass.core.foresight.growing import pools_left_out
 from windlass.core.model.amounts import money, spoken
 from windlass.core.model.ids import Millis
@@ -29,8 +30,8 @@ def more_quota(world: World, job: Job) -> Iterator[tuple[Advice, Change]]:
     values: list[tuple[str, str]] = []
     limit, jobs, workers = quota.resources, quota.jobs, quota.workers
     over = excess(quota, job.shape.needs, held=usage.resources, jobs=usage.runs)
-    if workers is not None and not over:
-        over = [Excess(code="quota-workers", used=len(usage.nodes), asked=1, limit=workers, unit="workers")]
+    if workers is not None and may_be_on_no_more(world, job):
+        over.append(Excess(code="quota-workers", used=len(usage.nodes), asked=1, limit=workers, unit="workers"))
     for one in over:
         values.append((one.code.removeprefix("quota-"), _amount(wanted(one), one.unit)))
         if one.code == "quota-jobs":

@@ -1,0 +1,126 @@
+"""What `why` tells those who are not first in line, and those whom two limits hold at once: typed as told, it starts them."""
+
+import shlex
+
+import pytest
+from msgspec.structs import replace
+
+from windlass.core.foresight.change import Advice
+from windlass.core.foresight.gate import GateName
+from windlass.core.foresight.why import why
+from windlass.core.model.ids import Millis, TenantId
+from windlass.core.model.job import Job
+from windlass.core.model.resources import Resources
+from windlass.core.model.tenant import Quota, QuotaPolicy, Tenant
+from windlass.core.world.place import place
+from windlass.core.world.submit import submit
+from windlass.core.world.world import World
+from windlass.testing.builders import GIB, a_job_id, a_node, a_submission, a_world
+
+NOW = Millis(20_000 * 86_400_000)
+ACME = TenantId("acme")
+PLENTY = 1 << 40
+
+
+def ask(world: World, name: str, cpu: int = 1000) -> Job:
+    return submit(world, ACME, a_submission(name=name, cpu=cpu), job=a_job_id(), now=NOW)[0]
+
+
+def limit(world: World, **quota: object) -> None:
+    world.set_tenant(Tenant(id=ACME, quota=Quota(**quota)), now=NOW)  # type: ignore[arg-type]
+
+
+def raise_as_told(world: World, advice: Advice) -> None:
+    """What the command says and nothing else."""
+    *words, tenant = shlex.split(advice.command)[:4]
+    assert (words, tenant) == (["windlass", "tenants", "quota"], ACME)
+    options = shlex.split(advice.command)[4:]
+    quota = world.tables.tenants[ACME].quota
+    for option, value in zip(options[::2], options[1::2], strict=True):
+        if option == "--cpu":
+            assert quota.resources is not None
+            quota = replace(quota, resources=replace(quota.resources, cpu_millis=int(value.removesuffix("m"))))
+        else:
+            quota = replace(quota, **{option.removeprefix("--"): int(value)})
+    world.set_tenant(Tenant(id=ACME, quota=quota), now=NOW)
+
+
+def starts(world: World, job: Job) -> bool:
+    return job.id in [run.job for run in place(world, now=NOW)]
+
+
+def raises(world: World, job: Job) -> list[Advice]:
+    return [one for one in why(world, job, now=NOW).advice if one.does == "quota"]
+
+
+def two_nodes() -> World:
+    return a_world(a_node("n1", cpu=2000, memory=64 * GIB), a_node("n2", cpu=2000, memory=64 * GIB), tenants=(ACME,))
+
+
+# — two limits at once —
+
+
+def test_the_limit_of_nodes_is_named_beside_the_other_that_holds_and_one_command_raises_both() -> None:
+    world = two_nodes()
+    limit(world, jobs=1, workers=1)
+    assert starts(world, ask(world, "w0", cpu=2000))
+    waiting = ask(world, "w1")
+    assert place(world, now=NOW) == []
+    found = why(world, waiting, now=NOW)
+    assert found.gate is GateName.QUOTA
+    assert found.says == (
+        "quota: quota-jobs: 1 of 1 jobs used, 1 more asked for; "
+        "quota-workers: no room on the nodes its runs are on, and it may be on no more"
+    )
+    (advice,) = raises(world, waiting)
+    assert advice.command == "windlass tenants quota acme --jobs 2 --workers 2"
+    assert advice.says == "raise the quota: jobs to 2 jobs, workers to 2 workers"
+    raise_as_told(world, advice)
+    assert starts(world, waiting)
+
+
+def test_a_limit_of_nodes_that_leaves_room_on_them_is_neither_named_nor_raised() -> None:
+    world = two_nodes()
+    limit(world, jobs=1, workers=1)
+    assert starts(world, ask(world, "w0"))
+    waiting = ask(world, "w1")
+    assert "quota-workers" not in why(world, waiting, now=NOW).says
+    (advice,) = raises(world, waiting)
+    assert advice.command == "windlass tenants quota acme --jobs 2"
+    raise_as_told(world, advice)
+    assert starts(world, waiting)
+
+
+@pytest.mark.parametrize(
+    ("quota", "command"),
+    [
+        ({"jobs": 0, "workers": 0}, "windlass tenants quota acme --jobs 1 --workers 1"),
+        (
+            {"resources": Resources(cpu_millis=0, memory_bytes=PLENTY, gpus=8), "workers": 0},
+            "windlass tenants quota acme --cpu 1000m --workers 1",
+        ),
+    ],
+    ids=["jobs", "cpu"],
+)
+def test_limits_of_nothing_are_raised_together(quota: dict[str, object], command: str) -> None:
+    world = two_nodes()
+    waiting = ask(world, "w0")
+    limit(world, **quota)
+    assert place(world, now=NOW) == []
+    (advice,) = raises(world, waiting)
+    assert advice.command == command
+    raise_as_told(world, advice)
+    assert starts(world, waiting)
+
+
+def test_a_burst_that_is_open_opens_no_limit_of_nodes() -> None:
+    world = two_nodes()
+    quota = Quota(jobs=2, workers=1)
+    world.set_tenant(Tenant(id=ACME, policy=QuotaPolicy.BURST, quota=quota), now=NOW)
+    for name in ("w0", "w1"):
+        assert starts(world, ask(world, name))
+    waiting = ask(world, "w2")
+    assert place(world, now=NOW) == []
+    found = why(world, waiting, now=NOW)
+    assert found.gate is GateName.QUOTA
+    assert found.says == "quota: quota-workers: no room on the nodes its runs are on, and it may be on no more"
