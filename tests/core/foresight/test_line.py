@@ -5,10 +5,11 @@ import shlex
 import pytest
 from msgspec.structs import replace
 
+from tests.core.pool_home import START, a_growing_world, wants
 from windlass.core.foresight.change import Advice
 from windlass.core.foresight.gate import GateName
 from windlass.core.foresight.why import why
-from windlass.core.model.ids import Millis, TenantId
+from windlass.core.model.ids import LOCAL_TENANT, Millis, TenantId
 from windlass.core.model.job import Job
 from windlass.core.model.resources import Resources
 from windlass.core.model.tenant import Quota, QuotaPolicy, Tenant
@@ -124,3 +125,51 @@ def test_a_burst_that_is_open_opens_no_limit_of_nodes() -> None:
     found = why(world, waiting, now=NOW)
     assert found.gate is GateName.QUOTA
     assert found.says == "quota: quota-workers: no room on the nodes its runs are on, and it may be on no more"
+
+
+# — behind others of its tenant —
+
+
+@pytest.mark.parametrize(("name", "jobs"), [("e1", 2), ("e2", 3), ("e3", 4)])
+def test_a_quota_is_raised_by_what_is_enough_for_it_and_for_those_of_its_tenant_before_it(name: str, jobs: int) -> None:
+    world = a_world(a_node(cpu=8000, memory=64 * GIB), tenants=(ACME,))
+    limit(world, jobs=1)
+    asked = {name: ask(world, name) for name in ("e0", "e1", "e2", "e3")}
+    assert len(place(world, now=NOW)) == 1
+    (advice,) = raises(world, asked[name])
+    assert advice.command == f"windlass tenants quota acme --jobs {jobs}"
+    raise_as_told(world, advice)
+    assert starts(world, asked[name])
+
+
+def test_a_raise_of_cores_has_in_it_what_those_before_it_ask_for() -> None:
+    world = a_world(a_node(cpu=8000, memory=64 * GIB), tenants=(ACME,))
+    limit(world, resources=Resources(cpu_millis=2000, memory_bytes=PLENTY))
+    assert starts(world, ask(world, "e0"))
+    ask(world, "e1", cpu=1500)
+    waiting = ask(world, "e2", cpu=2000)
+    (advice,) = raises(world, waiting)
+    assert advice.command == "windlass tenants quota acme --cpu 4500m"
+    raise_as_told(world, advice)
+    assert starts(world, waiting)
+
+
+def test_behind_more_than_a_trial_places_no_raise_is_told_and_the_queue_stays_as_it_was() -> None:
+    world = a_world(a_node(cpu=99_000, memory=999 * GIB), tenants=(ACME,))
+    limit(world, jobs=1)
+    asked = [ask(world, f"e{at}") for at in range(60)]
+    assert len(place(world, now=NOW)) == 1
+    assert raises(world, asked[-1]) == []
+    limit(world)
+    assert [run.job for run in place(world, now=NOW)] == [job.id for job in asked[1:]]
+
+
+def test_a_raise_for_those_before_it_counts_on_the_pool_that_grows_for_them_all() -> None:
+    world = a_growing_world(workers_max=3)
+    wants(world, 2, now=START, cpu=2000)
+    world.set_tenant(Tenant(id=LOCAL_TENANT, quota=Quota(jobs=0)), now=START)
+    assert place(world, now=START) == []
+    last = list(world.tables.jobs.values())[-1]
+    (advice,) = (one for one in why(world, last, now=START).advice if one.does == "quota")
+    assert advice.says == "raise the quota: jobs to 2 jobs; then the pool grow grows for it"
+    assert advice.command == "windlass tenants quota local --jobs 2"

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from windlass.core.errors import WindlassError
 from windlass.core.foresight.by_hand import join, more_workers
-from windlass.core.foresight.change import Advice, Change, both
+from windlass.core.foresight.change import PLACINGS, Advice, Change, both
 from windlass.core.foresight.gate import Gate, GateName
 from windlass.core.foresight.growing import serving
 from windlass.core.foresight.limits import more_money, more_pools, more_quota
@@ -35,8 +35,6 @@ from windlass.core.world.workers import uncordon
 from windlass.core.world.world import World
 
 ADVICE_MAX: Final = 3
-_PLACINGS: Final = 32
-"""In one trial: a change that lets so many others go first is not the smallest."""
 _CANDIDATES_MAX: Final = 12
 _STEPS: Final = 4
 """Of one pool that grows, in one trial."""
@@ -86,7 +84,7 @@ def _starts(world: World, job: Job, change: Change, now: Millis, *, may_grow: bo
 
 
 def _is_placed(world: World, job: Job, now: Millis) -> bool:
-    return any(run.job == job.id for run in place(world, now=now, limit=_PLACINGS))
+    return any(run.job == job.id for run in place(world, now=now, limit=PLACINGS))
 
 
 def _grown_for(world: World, job: Job, now: Millis) -> PoolId | None:
@@ -144,7 +142,7 @@ def _candidates(world: World, job: Job, gate: Gate | None, now: Millis) -> Itera
         case GateName.QUOTA | GateName.BURST:
             yield from _open_burst(job)
             yield from _cancel_own(world, job)
-            yield from more_quota(world, job)
+            yield from more_quota(world, job, now)
         case GateName.NODE | GateName.POOL | GateName.COOLDOWN:
             yield from _ask_less(world, job)
             yield from _cancel_own(world, job)

@@ -8,44 +8,84 @@ from msgspec.structs import replace
 from windlass.core.admission.quota import excess, money_spent
 from windlass.core.admission.raising import raising, wanted
 from windlass.core.errors import Excess
-from windlass.core.foresight.change import Advice, Change
+from windlass.core.foresight.change import PLACINGS, Advice, Change, placed_with
 from windlass.core.foresight.gates import may_be_on_no_more
 from windlass.core.foresight.growing import pools_left_out
+from windlass.core.foresight.line import own_ahead
 from windlass.core.model.amounts import money, spoken
 from windlass.core.model.ids import Millis
 from windlass.core.model.job import Job
 from windlass.core.model.money import Micros
-from windlass.core.model.tenant import Tenant
+from windlass.core.model.resources import NOTHING
+from windlass.core.model.run import Run
+from windlass.core.model.tenant import Quota, Tenant
 from windlass.core.world.world import World
 
 _FIELD: Final = {"quota-cpu": "cpu_millis", "quota-memory": "memory_bytes", "quota-gpu": "gpus"}
 
 
-def more_quota(world: World, job: Job) -> Iterator[tuple[Advice, Change]]:
-    """By exactly what is missing."""
+def more_quota(world: World, job: Job, now: Millis) -> Iterator[tuple[Advice, Change]]:
+    """By exactly what is missing for it, and for those of its tenant that go before it; where there is room for them all, seen."""
     tenant = world.tables.tenants.get(job.tenant)
     if tenant is None:
         return
-    usage, quota = world.tables.usage[job.tenant], tenant.quota
-    values: list[tuple[str, str]] = []
+    usage, quota, needs = world.tables.usage[job.tenant], tenant.quota, job.shape.needs
+    let_in = _let_in(world, tenant, job, now)
+    if let_in:
+        asked = sum((run.needs for run in let_in), NOTHING)
+        nodes = len({*usage.nodes, *(run.node for run in let_in)})
+        over = excess(quota, asked, held=usage.resources, jobs=usage.runs + len(let_in) - 1)
+        yield from _raised(tenant, [*over, *_nodes(quota, len(usage.nodes), nodes)])
+        return
+    nodes = len(usage.nodes) + may_be_on_no_more(world, job)
+    more = _nodes(quota, len(usage.nodes), nodes)
+    yield from _raised(tenant, [*excess(quota, needs, held=usage.resources, jobs=usage.runs), *more])
+    before = own_ahead(world, job, now=now, most=PLACINGS)
+    if before:
+        asked = sum((one.shape.needs for one in before), needs)
+        over = excess(quota, asked, held=usage.resources, jobs=usage.runs + len(before))
+        yield from _raised(tenant, [*over, *more])
+
+
+def _let_in(world: World, tenant: Tenant, job: Job, now: Millis) -> list[Run]:
+    """Runs of its tenant that are placed if nothing but the room limits it, up to the job's own; none if that is not among them.
+
+    On no more nodes than it takes: those it may be on, one more, any.
+    """
+    quota, used = tenant.quota, len(world.tables.usage[job.tenant].nodes)
+    bounds = (None,) if quota.workers is None else (quota.workers, max(used, quota.workers) + 1, None)
+    for workers in bounds:
+        free = replace(tenant, quota=replace(quota, resources=None, jobs=None, workers=workers))
+        runs = [run for run in placed_with(world, _tenant(free), now) if run.tenant == job.tenant]
+        at = next((at for at, run in enumerate(runs) if run.job == job.id), None)
+        if at is not None:
+            return runs[: at + 1]
+    return []
+
+
+def _nodes(quota: Quota, used: int, wanted: int) -> list[Excess]:
+    if quota.workers is None or wanted <= quota.workers:
+        return []
+    return [Excess(code="quota-workers", used=used, asked=wanted - used, limit=quota.workers, unit="workers")]
+
+
+def _raised(tenant: Tenant, over: list[Excess]) -> Iterator[tuple[Advice, Change]]:
+    if not over:
+        return
+    quota = tenant.quota
     limit, jobs, workers = quota.resources, quota.jobs, quota.workers
-    over = excess(quota, job.shape.needs, held=usage.resources, jobs=usage.runs)
-    if workers is not None and may_be_on_no_more(world, job):
-        over.append(Excess(code="quota-workers", used=len(usage.nodes), asked=1, limit=workers, unit="workers"))
     for one in over:
-        values.append((one.code.removeprefix("quota-"), _amount(wanted(one), one.unit)))
         if one.code == "quota-jobs":
             jobs = wanted(one)
         elif one.code == "quota-workers":
             workers = wanted(one)
         elif limit is not None:
             limit = replace(limit, **{_FIELD[one.code]: wanted(one)})
-    if not values:
-        return
-    raised = replace(tenant, quota=replace(quota, resources=limit, jobs=jobs, workers=workers))
+    values = tuple((one.code.removeprefix("quota-"), _amount(wanted(one), one.unit)) for one in over)
     says = "raise the quota: " + ", ".join(f"{name} to {value}" for name, value in values)
-    command = raising(job.tenant, over)
-    yield Advice(does="quota", says=says, command=command, is_admins=True, values=tuple(values)), _tenant(raised)
+    raised = replace(tenant, quota=replace(quota, resources=limit, jobs=jobs, workers=workers))
+    advice = Advice(does="quota", says=says, command=raising(tenant.id, over), is_admins=True, values=values)
+    yield advice, _tenant(raised)
 
 
 def more_pools(world: World, job: Job) -> Iterator[tuple[Advice, Change]]:
