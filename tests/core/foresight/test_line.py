@@ -5,15 +5,19 @@ import shlex
 import pytest
 from msgspec.structs import replace
 
-from tests.core.pool_home import START, a_growing_world, wants
+from tests.core.pool_home import GROW, START, a_growing_world, come, wants
 from windlass.core.foresight.change import Advice
 from windlass.core.foresight.gate import GateName
 from windlass.core.foresight.why import why
 from windlass.core.model.ids import LOCAL_TENANT, Millis, TenantId
 from windlass.core.model.job import Job
+from windlass.core.model.pool import Change, Growth
 from windlass.core.model.resources import Resources
 from windlass.core.model.tenant import Quota, QuotaPolicy, Tenant
+from windlass.core.world.growth import scale_by_hand
 from windlass.core.world.place import place
+from windlass.core.world.pools import change_pool
+from windlass.core.world.records import Table
 from windlass.core.world.submit import submit
 from windlass.core.world.world import World
 from windlass.testing.builders import GIB, a_job_id, a_node, a_submission, a_world
@@ -173,3 +177,58 @@ def test_a_raise_for_those_before_it_counts_on_the_pool_that_grows_for_them_all(
     (advice,) = (one for one in why(world, last, now=START).advice if one.does == "quota")
     assert advice.says == "raise the quota: jobs to 2 jobs; then the pool grow grows for it"
     assert advice.command == "windlass tenants quota local --jobs 2"
+
+
+# — behind others before a pool that grows —
+
+
+def a_held_pool(world: World, jobs: int, *, cpu: int = 2000) -> list[Job]:
+    """Nothing but a hand makes it grow; as many jobs wait for it, the first of them first."""
+    pool = world.tables.fleet.pools[GROW]
+    change_pool(world, replace(pool, is_paused=True), None, now=START)
+    wants(world, jobs, now=START, cpu=cpu)
+    assert place(world, now=START) == []
+    return list(world.tables.jobs.values())
+
+
+def scale_advice(world: World, job: Job) -> list[tuple[str, str]]:
+    return [(one.does, one.command) for one in why(world, job, now=START).advice if one.does in ("scale", "pool-max")]
+
+
+def test_a_paused_pool_is_to_be_scaled_to_what_is_enough_for_each_of_those_who_wait_for_it() -> None:
+    world = a_growing_world(workers_max=3, runs_per_worker=1)
+    told = [scale_advice(world, job) for job in a_held_pool(world, 3, cpu=1000)]
+    assert told == [[("scale", f"windlass pools scale grow {size}")] for size in (1, 2, 3)]
+
+
+def test_two_that_share_a_worker_are_told_the_same() -> None:
+    world = a_growing_world(workers_max=3)
+    told = [scale_advice(world, job) for job in a_held_pool(world, 3, cpu=1000)]
+    assert told == [[("scale", f"windlass pools scale grow {size}")] for size in (1, 1, 2)]
+
+
+def test_scaled_as_told_the_pool_starts_the_one_who_asked() -> None:
+    world = a_growing_world(workers_max=3)
+    *_, last = a_held_pool(world, 3)
+    ((_, command),) = scale_advice(world, last)
+    scale_by_hand(world, GROW, int(command.split()[-1]), now=START)
+    come(world, START)
+    assert last.id in [run.job for run in place(world, now=START)]
+
+
+def test_a_pool_in_its_cooldown_is_to_be_scaled_for_the_second_too() -> None:
+    world = a_growing_world(workers_max=2, cooldown_up_ms=Millis(600_000))
+    wants(world, 2, now=START, cpu=2000)
+    assert place(world, now=START) == []
+    world.put(Table.GROWTHS, GROW, Growth(changes=(Change(at=START, by=1),)))
+    first, second = world.tables.jobs.values()
+    assert scale_advice(world, first) == [("scale", "windlass pools scale grow 1")]
+    assert scale_advice(world, second) == [("scale", "windlass pools scale grow 2")]
+
+
+def test_beyond_its_maximum_a_pool_is_to_have_as_many_as_the_last_needs() -> None:
+    world = a_growing_world(workers_max=1)
+    *_, last = a_held_pool(world, 3)
+    (advice,) = (one for one in why(world, last, now=START).advice if one.does == "pool-max")
+    assert advice.says == "let the pool grow have 3 workers, and scale it to 3"
+    assert advice.values == (("scaling.max", "3"),)

@@ -8,6 +8,7 @@ Where only a node more would help it is said that no command adds one: a static 
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from typing import Final
 
 from msgspec.structs import replace
@@ -105,12 +106,7 @@ def _grown_for(world: World, job: Job, now: Millis) -> PoolId | None:
 
 def _with_room(world: World, job: Job, advice: Advice, change: Change, now: Millis) -> Advice | None:
     """Let in by it, the job would still find no place: the first change that makes one is told with it."""
-    with world.trial(now):
-        try:
-            change(world, now)
-        except WindlassError:
-            return None
-        more = [*_uncordon(world), *more_workers(world, job, now), *_add_node(world, job)]
+    more = chain(_uncordon(world), more_workers(world, job, now, after=change), _add_node(world, job))
     for second, making_room in more:
         if _starts(world, job, both(change, making_room), now) is None:
             continue

@@ -1,22 +1,28 @@
 """A pool scaled by hand so that a waiting job starts: past cooldowns and triggers, and past its maximum once that is raised."""
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from msgspec.structs import replace
 
-from windlass.core.foresight.change import Advice, Change
+from windlass.core.foresight.change import PLACINGS, Advice, Change, both, placed_with
 from windlass.core.foresight.growing import serving
 from windlass.core.model.ids import Millis, NodeId, PoolId
 from windlass.core.model.job import Job
 from windlass.core.model.pool import Pool
+from windlass.core.scaling import Seen
 from windlass.core.world.growth import look, scale_by_hand
 from windlass.core.world.pools import change_pool
 from windlass.core.world.workers import join_node
 from windlass.core.world.world import World
 
+_TRIED: Final = (1, 2, 3, 4, 6, 8, 12, 16)
+"""So many more workers at once, beside as many as the pool may still have."""
+_NOTHING: Final[Change] = lambda world, now: None  # noqa: E731
 
-def more_workers(world: World, job: Job, now: Millis) -> Iterator[tuple[Advice, Change]]:
-    """By hand, which no cooldown holds; beyond its maximum only once that is raised."""
+
+def more_workers(world: World, job: Job, now: Millis, *, after: Change = _NOTHING) -> Iterator[tuple[Advice, Change]]:
+    """By hand, which no cooldown holds; beyond its maximum only once that is raised. `after`: what is changed before."""
     for pool in serving(world, job)[:2]:
         scaling = pool.scaling
         if scaling is None:
@@ -24,17 +30,43 @@ def more_workers(world: World, job: Job, now: Millis) -> Iterator[tuple[Advice, 
         seen = look(world, pool, scaling, now=now)
         if seen.coming:
             continue  # it is on its way, or its provisioner cannot: another would be no nearer
-        more = seen.size + 1
-        if more + seen.ending <= scaling.workers_max:
-            says = f"scale the pool {pool.id} to {more} by hand, past its cooldown and its triggers"
-            command = f"windlass pools scale {pool.id} {more}"
-            yield Advice(does="scale", says=says, command=command, is_admins=True), _scaled(pool, more)
-            continue
-        most = more + seen.ending
-        larger = replace(pool, scaling=replace(scaling, workers_max=most))
-        says = f"let the pool {pool.id} have {most} worker{'s' * (most != 1)}, and scale it to {more}"
-        values = (("scaling.max", str(most)),)
-        yield Advice(does="pool-max", says=says, is_admins=True, values=values), _scaled(larger, more)
+        size, most = seen.size + _enough(world, job, pool, seen, after, now), scaling.workers_max - seen.ending
+        advice = _by_hand(pool.id, size) if size <= most else _beyond(pool.id, size, size + seen.ending)
+        yield advice, _scaled(_reaching(pool, size + seen.ending), size)
+
+
+def _enough(world: World, job: Job, pool: Pool, seen: Seen, after: Change, now: Millis) -> int:
+    """How many more it takes until it has its place behind those that go first; one, if it has none with as many as are tried."""
+    assert pool.scaling is not None
+    left = pool.scaling.workers_max - seen.size - seen.ending
+    for more in sorted({*_TRIED, *([left] if 0 < left < _TRIED[-1] else [])}):
+        larger = _reaching(pool, seen.size + seen.ending + more)
+        runs = placed_with(world, both(after, _scaled(larger, seen.size + more)), now)
+        at = next((at for at, run in enumerate(runs) if run.job == job.id), len(runs))
+        used = {run.node for run in runs[: at + 1] if run.pool == pool.id} - world.tables.nodes.keys()
+        if at < len(runs):
+            return max(1, len(used))
+        if len(used) < more or len(runs) >= PLACINGS:
+            break  # those that go first leave some idle, or are too many: still more would not help
+    return 1
+
+
+def _reaching(pool: Pool, workers: int) -> Pool:
+    """It, if it may have so many, or as it has to be to have them."""
+    scaling = pool.scaling
+    if scaling is None or workers <= scaling.workers_max:
+        return pool
+    return replace(pool, scaling=replace(scaling, workers_max=workers))
+
+
+def _by_hand(pool: PoolId, size: int) -> Advice:
+    says = f"scale the pool {pool} to {size} by hand, past its cooldown and its triggers"
+    return Advice(does="scale", says=says, command=f"windlass pools scale {pool} {size}", is_admins=True)
+
+
+def _beyond(pool: PoolId, size: int, most: int) -> Advice:
+    says = f"let the pool {pool} have {most} worker{'s' * (most != 1)}, and scale it to {size}"
+    return Advice(does="pool-max", says=says, is_admins=True, values=(("scaling.max", str(most)),))
 
 
 def _scaled(pool: Pool, workers: int) -> Change:
