@@ -5,20 +5,21 @@ import shlex
 import pytest
 from msgspec.structs import replace
 
-from tests.core.pool_home import GROW, START, a_growing_world, come, wants
+from tests.core.pool_home import GROW, MACHINE, START, a_growing_world, come, over, wants
 from windlass.core.foresight.change import Advice
 from windlass.core.foresight.gate import GateName
 from windlass.core.foresight.why import why
-from windlass.core.model.ids import LOCAL_TENANT, Millis, TenantId
+from windlass.core.model.ids import LOCAL_TENANT, Millis, NodeId, TenantId
 from windlass.core.model.job import Job
 from windlass.core.model.pool import Change, Growth
 from windlass.core.model.resources import Resources
 from windlass.core.model.tenant import Quota, QuotaPolicy, Tenant
-from windlass.core.world.growth import scale_by_hand
+from windlass.core.world.growth import drain, scale_by_hand
 from windlass.core.world.place import place
 from windlass.core.world.pools import change_pool
 from windlass.core.world.records import Table
 from windlass.core.world.submit import submit
+from windlass.core.world.workers import uncordon
 from windlass.core.world.world import World
 from windlass.testing.builders import GIB, a_job_id, a_node, a_submission, a_world
 
@@ -232,3 +233,92 @@ def test_beyond_its_maximum_a_pool_is_to_have_as_many_as_the_last_needs() -> Non
     (advice,) = (one for one in why(world, last, now=START).advice if one.does == "pool-max")
     assert advice.says == "let the pool grow have 3 workers, and scale it to 3"
     assert advice.values == (("scaling.max", "3"),)
+
+
+# — nothing starts as things stand, and others are before it —
+
+
+def a_drained_node(jobs: int) -> tuple[World, list[Job]]:
+    """Each of them fills it."""
+    world = a_world(a_node(cpu=2000, memory=64 * GIB), tenants=(ACME,))
+    drain(world, NodeId("n1"), now=NOW)
+    asked = [ask(world, f"a{at}", cpu=2000) for at in range(jobs)]
+    assert place(world, now=NOW) == []
+    return world, asked
+
+
+def test_behind_others_before_a_drained_node_who_they_are_is_told_and_what_gives_it_its_turn() -> None:
+    world, (first, second, third) = a_drained_node(3)
+    told = {job.name: why(world, job, now=NOW) for job in (first, second, third)}
+    assert [found.start for found in told.values()] == [None] * 3
+    assert [found.ahead.own_names for found in told.values()] == [(), ("a0",), ("a0", "a1")]
+    assert all(found.ahead.is_complete for found in told.values())
+    turn = "uncordon n1, which is draining; then it waits for its turn"
+    assert [found.advice[0].says for found in told.values()] == ["uncordon n1, which is draining", turn, turn]
+    (advice,) = told["a2"].advice
+    assert (advice.command, advice.is_admins) == ("windlass nodes uncordon n1", True)
+
+
+def test_what_is_told_gives_it_its_turn() -> None:
+    world, (first, second) = a_drained_node(2)
+    uncordon(world, NodeId("n1"), now=NOW)
+    (run,) = place(world, now=NOW)
+    assert run.job == first.id
+    found = why(world, world.tables.jobs[second.id], now=NOW)
+    assert found.start is not None
+    over(world, run, NOW)
+    assert starts(world, second)
+
+
+def test_behind_more_than_it_is_looked_ahead_it_is_still_told_what_gives_all_of_them_their_turn() -> None:
+    world, asked = a_drained_node(120)
+    found = why(world, asked[-1], now=NOW)
+    assert [one.command for one in found.advice] == ["windlass nodes uncordon n1"]
+    assert (found.ahead.own, found.ahead.is_complete) == (80, False)
+
+
+def test_who_else_waits_is_not_told_to_be_nobody() -> None:
+    world, _ = a_drained_node(1)
+    world.set_tenant(Tenant(id=LOCAL_TENANT), now=NOW)
+    theirs = submit(world, LOCAL_TENANT, a_submission(cpu=2000), job=a_job_id(), now=NOW)[0]
+    ahead = why(world, theirs, now=NOW).ahead
+    assert (ahead.own, ahead.others, ahead.is_complete) == (0, 0, False)
+
+
+def test_a_node_that_would_never_take_it_is_not_told_to_give_it_a_turn() -> None:
+    world = a_world(a_node("n1", cpu=2000, memory=64 * GIB), a_node("n2", cpu=4000, memory=64 * GIB), tenants=(ACME,))
+    for node in ("n1", "n2"):
+        drain(world, NodeId(node), now=NOW)
+    ask(world, "a0", cpu=4000)
+    waiting = ask(world, "a1", cpu=4000)
+    assert place(world, now=NOW) == []
+    assert [one.command for one in why(world, waiting, now=NOW).advice] == ["windlass nodes uncordon n2"]
+
+
+def test_a_worker_that_is_gone_with_its_one_run_gives_nobody_else_a_turn() -> None:
+    world = a_growing_world(workers_max=1, worker=replace(MACHINE, gpus=0), runs_per_worker=1)
+    first, second = a_held_pool(world, 2, cpu=8000)
+    assert scale_advice(world, first) == [("scale", "windlass pools scale grow 1")]
+    assert scale_advice(world, second) == []
+
+
+def test_a_worker_that_stays_gives_the_next_its_turn() -> None:
+    """The machine has no room for another."""
+    world = a_growing_world(workers_max=1, worker=replace(MACHINE, gpus=0))
+    first, second = a_held_pool(world, 2, cpu=8000)
+    assert scale_advice(world, first) == scale_advice(world, second) == [("scale", "windlass pools scale grow 1")]
+    says = why(world, second, now=START).advice[-1].says
+    assert says.endswith("; then it waits for its turn")
+
+
+def test_a_limit_of_nothing_before_a_full_node_is_raised_for_the_turn_of_the_second() -> None:
+    world = a_world(a_node(cpu=1000, memory=64 * GIB), tenants=(ACME,))
+    _, waiting = ask(world, "e0"), ask(world, "e1")
+    limit(world, jobs=0)
+    drain(world, NodeId("n1"), now=NOW)
+    assert place(world, now=NOW) == []
+    (advice,) = why(world, waiting, now=NOW).advice
+    assert advice.command == "windlass tenants quota acme --jobs 1 && windlass nodes uncordon n1"
+    assert advice.says == (
+        "raise the quota: jobs to 1 jobs; and uncordon n1, which is draining; then it waits for its turn"
+    )

@@ -1,22 +1,25 @@
 """The smallest change that would start a job now. Every one is tried on the live World, in a trial, before it is told.
 
 Candidates come in the order of how little they change: what its owner can do with the job, with its other jobs, then what an
-admin can do. Only those that really start it are kept; but for the release of a suspended job, without which nothing starts it.
+admin can do. Only those that really start it are kept; but for the release of a suspended job, without which nothing starts it,
+and, for one that does not start as things stand and has others before it, for what gives all of them their turn.
 One that a limit holds may lack room as well: then a pool grows for it by itself once it is let in, or what makes room is told too.
 Where only a node more would help it is said that no command adds one: a static pool has the nodes it has.
 """
 
 from collections.abc import Iterator
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Final
 
 from msgspec.structs import replace
 
 from windlass.core.errors import WindlassError
+from windlass.core.foresight.ahead import look_ahead
 from windlass.core.foresight.by_hand import join, more_workers
 from windlass.core.foresight.change import PLACINGS, Advice, Change, both
 from windlass.core.foresight.gate import Gate, GateName
+from windlass.core.foresight.gates import gates, holding
 from windlass.core.foresight.growing import serving
 from windlass.core.foresight.limits import more_money, more_pools, more_quota
 from windlass.core.model.amounts import cores, size
@@ -43,27 +46,60 @@ _AT_ONCE: Final = PoolId("")
 _BEFORE_ROOM: Final = frozenset({GateName.RELEASE, GateName.BUDGET, GateName.QUOTA, GateName.BURST})
 """Gates before which a job is not counted among those that wait for room: no pool grows for it yet."""
 _ADD_NODE: Final = "add-node"
-_LASTING: Final = frozenset({"quota", "budget"})
+_LASTING: Final = frozenset({"quota", "budget", "uncordon", "scale", "pool-max"})
 """What stays when it does not start the job at once: a burst would run out meanwhile, a job would be cancelled for nothing."""
 
 
-def advise(world: World, job: Job, gate: Gate | None, *, now: Millis) -> tuple[Advice, ...]:
-    """At most three that were seen to start it, smallest first; or its release, even if it then waits like others."""
+def advise(world: World, job: Job, gate: Gate | None, *, is_stuck: bool, now: Millis) -> tuple[Advice, ...]:
+    """At most three that were seen to start it, smallest first; or its release, even if it then waits like others.
+
+    `is_stuck`: it does not start as things stand. Where nothing starts it at once, what gives it a turn is told.
+    """
+    if gate is None:
+        return ()
     found: list[Advice] = []
-    for tried, (advice, change) in enumerate(_candidates(world, job, gate, now)):
-        if gate is None or tried >= _CANDIDATES_MAX or len(found) >= ADVICE_MAX:
+    for advice, change in islice(_candidates(world, job, gate, now), _CANDIDATES_MAX):
+        if len(found) >= ADVICE_MAX:
             break
         if advice.does == "cancel" and any(one.does == "cancel" for one in found):
             continue  # one of them is enough, and leaves room for what costs no job
         told = _told(world, job, gate, advice, change, now)
         if told is not None:
             found.append(told)
+    if is_stuck and all(one.does == _ADD_NODE for one in found):
+        return (*_unblocking(world, job, gate, now), *found)
     return tuple(found)
+
+
+def _unblocking(world: World, job: Job, gate: Gate, now: Millis) -> tuple[Advice, ...]:
+    """The first that lasts and after which it starts in its turn, behind those before it."""
+    for advice, change in islice(_candidates(world, job, gate, now), _CANDIDATES_MAX):
+        if advice.does not in _LASTING:
+            continue
+        room = _room(world, job, change, now) if _is_before_room(gate, advice) else ()
+        with_room = (_together(advice, change, *one) for one in room if one[0].does in _LASTING)
+        for told, whole in chain([(advice, change)], with_room):
+            if _gets_a_turn(world, job, whole, now):
+                return (replace(told, says=f"{told.says}; then it waits for its turn"),)
+    return ()
+
+
+def _gets_a_turn(world: World, job: Job, change: Change, now: Millis) -> bool:
+    """It is seen to start; or only others are before it, and they are more than it was looked ahead."""
+    with world.trial(now):
+        try:
+            change(world, now)
+        except WindlassError:
+            return False
+        shut = holding(gates(world, world.tables.jobs.get(job.id, job), now))
+        foreseen = look_ahead(world, {job.id}, now=now)
+        is_only_late = shut is None or shut.name is GateName.ORDER
+        return foreseen.placing(job.id) is not None or (foreseen.is_cut and is_only_late)
 
 
 def _told(world: World, job: Job, gate: Gate, advice: Advice, change: Change, now: Millis) -> Advice | None:
     """What is to be said of it, if it starts the job: by itself, by the pool that then grows, or with what room takes."""
-    is_before_room = gate.name in _BEFORE_ROOM or advice.does == "quota"
+    is_before_room = _is_before_room(gate, advice)
     by = _starts(world, job, change, now, may_grow=is_before_room)
     if by is not None:
         return replace(advice, says=f"{advice.says}; then the pool {by} grows for it") if by else advice
@@ -104,29 +140,43 @@ def _grown_for(world: World, job: Job, now: Millis) -> PoolId | None:
     return None
 
 
+def _is_before_room(gate: Gate, advice: Advice) -> bool:
+    return gate.name in _BEFORE_ROOM or advice.does == "quota"
+
+
 def _with_room(world: World, job: Job, advice: Advice, change: Change, now: Millis) -> Advice | None:
     """Let in by it, the job would still find no place: the first change that makes one is told with it."""
-    more = chain(_uncordon(world), more_workers(world, job, now, after=change), _add_node(world, job))
-    for second, making_room in more:
-        if _starts(world, job, both(change, making_room), now) is None:
+    for second, making_room in _room(world, job, change, now):
+        told, whole = _together(advice, change, second, making_room)
+        if _starts(world, job, whole, now) is None:
             continue
         if second.does != _ADD_NODE:
-            commands = (advice.command, second.command)
-            return Advice(
-                does=advice.does,
-                says=f"{advice.says}; and {second.says}",
-                command=" && ".join(commands) if all(commands) else "",
-                is_admins=advice.is_admins or second.is_admins,
-                values=(*advice.values, *second.values),
-            )
+            return told
         if advice.does in _LASTING:
             return replace(advice, says=f"{advice.says}; then it waits for room, which no command makes")
     return None
 
 
-def _candidates(world: World, job: Job, gate: Gate | None, now: Millis) -> Iterator[tuple[Advice, Change]]:
-    if gate is None:
-        return
+def _room(world: World, job: Job, change: Change, now: Millis) -> Iterator[tuple[Advice, Change]]:
+    """What may make it, once `change` is made."""
+    yield from _uncordon(world)
+    yield from more_workers(world, job, now, after=change)
+    yield from _add_node(world, job)
+
+
+def _together(first: Advice, change: Change, second: Advice, making_room: Change) -> tuple[Advice, Change]:
+    commands = (first.command, second.command)
+    told = Advice(
+        does=first.does,
+        says=f"{first.says}; and {second.says}",
+        command=" && ".join(commands) if all(commands) else "",
+        is_admins=first.is_admins or second.is_admins,
+        values=(*first.values, *second.values),
+    )
+    return told, both(change, making_room)
+
+
+def _candidates(world: World, job: Job, gate: Gate, now: Millis) -> Iterator[tuple[Advice, Change]]:
     match gate.name:
         case GateName.RELEASE:
             yield (

@@ -1,5 +1,7 @@
 """Why does it wait? The gate that holds it, all gates in order, who is ahead, when it may start, and what would start it now."""
 
+from collections.abc import Iterable
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct
@@ -11,6 +13,7 @@ from windlass.core.foresight.change import Advice
 from windlass.core.foresight.fetching import another_image, image_advice, image_gate, refused_gate
 from windlass.core.foresight.gate import Gate, GateName
 from windlass.core.foresight.gates import IMAGE_FAILED, gates, holding
+from windlass.core.foresight.line import own_ahead
 from windlass.core.model.ids import JobId, Millis
 from windlass.core.model.job import Job, JobState
 from windlass.core.world.world import World
@@ -61,6 +64,7 @@ def why(world: World, job: Job, *, now: Millis, steps: int = STEPS) -> Why:
     gate = holding(found)
     with world.trial(now):
         foreseen = look_ahead(world, {job.id}, now=now, steps=steps)
+    start = _estimate(job, foreseen, gate)
     return Why(
         job=job.id,
         name=job.name,
@@ -68,9 +72,9 @@ def why(world: World, job: Job, *, now: Millis, steps: int = STEPS) -> Why:
         says=f"{gate.name}: {gate.says}" if gate is not None else "its turn has come",
         gate=gate.name if gate is not None else None,
         gates=found,
-        ahead=_ahead(world, job, foreseen),
-        start=_estimate(job, foreseen, gate),
-        advice=advise(world, job, gate, now=now),
+        ahead=_ahead(world, job, foreseen) if start is not None else _in_line(world, job, foreseen, now),
+        start=start,
+        advice=advise(world, job, gate, is_stuck=start is None, now=now),
     )
 
 
@@ -98,14 +102,39 @@ def _under_way(world: World, job: Job, now: Millis) -> Why:
 def _ahead(world: World, job: Job, foreseen: Foreseen) -> Ahead:
     placing = foreseen.placing(job.id)
     before = foreseen.placings[: foreseen.placings.index(placing)] if placing is not None else foreseen.placings
-    own = [one for one in before if one.tenant == job.tenant]
-    names = [world.tables.jobs[one.job].name for one in own[:NAMED_MAX] if one.job in world.tables.jobs]
+    own = [one.job for one in before if one.tenant == job.tenant]
     return Ahead(
         own=len(own),
-        own_names=tuple(names),
+        own_names=_names(world, own),
         others=len(before) - len(own),
         is_complete=placing is not None or not foreseen.is_cut,
     )
+
+
+def _in_line(world: World, job: Job, foreseen: Foreseen, now: Millis) -> Ahead:
+    """Of one that does not start as things stand: who does, and those of its tenant that are stuck before it.
+
+    Which of the others that are stuck too would go first, only their start could tell.
+    """
+    starting = _ahead(world, job, foreseen)
+    if job.is_suspended or job.not_before > now:
+        return starting
+    queue = world.tables.queue
+    line = own_ahead(world, job, now=now, most=STEPS)
+    own = dict.fromkeys(
+        (*(one.job for one in foreseen.placings if one.tenant == job.tenant), *(one.id for one in line))
+    )
+    is_alone = len(queue) == queue.waits(job.tenant)
+    return Ahead(
+        own=len(own),
+        own_names=_names(world, own),
+        others=starting.others,
+        is_complete=is_alone and len(line) < STEPS,
+    )
+
+
+def _names(world: World, jobs: Iterable[JobId]) -> tuple[str, ...]:
+    return tuple(world.tables.jobs[one].name for one in islice(jobs, NAMED_MAX) if one in world.tables.jobs)
 
 
 def _estimate(job: Job, foreseen: Foreseen, gate: Gate | None) -> Estimate | None:
