@@ -550,6 +550,55 @@ async def suspended_before_an_empty_pool(scene: Scene) -> None:
     await come(scene, 1)
 
 
+# — not the first in line —
+
+
+async def behind_another_before_a_drained_node(scene: Scene) -> None:
+    whole = scene.world.tables.nodes[NodeId("n1")].capacity.cpu_millis // 1000
+    await scene.node(state=NodeState.DRAINING)
+    await scene.submit("before-it", **cores(whole), expectedSeconds=60)
+    await scene.submit("mine", **cores(whole))
+    found = await scene.why()
+    assert (found["start"], found["ahead"]["names"]) == (None, ["before-it"])
+    advice = advised(found, "uncordon")
+    assert advice["says"] == "uncordon n1, which is draining; then it waits for its turn"
+    await scene.follow(advice)
+    await scene.api.until("before-it", "RUNNING")
+    await scene.api.client.post("/api/v1/jobs/before-it/cancel")
+
+
+async def behind_others_at_a_quota(scene: Scene) -> None:
+    await scene.tenant(quota=Quota(jobs=1), burst=BurstPolicy(sessions_per_day=0))
+    await scene.runs("other-one")
+    for name in ("before-it", "mine"):
+        await scene.submit(name)
+    advice = advised(await scene.why(), "quota")
+    assert advice["command"] == "windlass tenants quota local --jobs 3"
+    await scene.follow(advice)
+
+
+async def behind_another_before_a_paused_pool(scene: Scene) -> None:
+    await a_pool(scene, is_paused=True)
+    for name in ("before-it", "mine"):
+        await scene.submit(name, pool="grow", **cores(1))
+    advice = advised(await scene.why(), "scale")
+    assert advice["command"] == "windlass pools scale grow 2"
+    await scene.follow(advice)
+    await come(scene, 2)
+
+
+async def two_limits_of_nothing(scene: Scene) -> None:
+    await scene.submit("mine", suspend=True)
+    await scene.tenant(quota=Quota(jobs=0, workers=0), burst=BurstPolicy(sessions_per_day=0))
+    await scene.api.client.post("/api/v1/jobs/mine/release")
+    found = await scene.why()
+    assert "quota-jobs" in held_by(found)[1]
+    assert "quota-workers" in held_by(found)[1]
+    advice = advised(found, "quota")
+    assert advice["command"] == "windlass tenants quota local --jobs 1 --workers 1"
+    await scene.follow(advice)
+
+
 async def until_asked(scene: Scene, fact: Callable[[Worker], bool]) -> None:
     read_model = scene.api.home.plane.read_model
     with anyio.fail_after(60):
@@ -586,6 +635,10 @@ SITUATIONS: dict[str, Callable[[Scene], Awaitable[None]]] = {
     "the quota is used and a worker is on its way: raise it": quota_before_a_worker_that_is_on_its_way,
     "the quota is used and its pool is paused: raise it and scale the pool": quota_before_a_pool_that_is_paused,
     "the quota is used and its pool has all it may: raise both": quota_before_a_busy_pool_at_its_maximum,
+    "the node is drained and another is before it: uncordon it, and wait for the turn": behind_another_before_a_drained_node,
+    "the quota is used and another is before it: raise it for both": behind_others_at_a_quota,
+    "its pool is paused and another is before it: scale it for both": behind_another_before_a_paused_pool,
+    "it may have no job and be on no node: raise both limits at once": two_limits_of_nothing,
 }
 
 
