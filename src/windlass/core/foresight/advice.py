@@ -146,7 +146,10 @@ def _is_before_room(gate: Gate, advice: Advice) -> bool:
 
 def _with_room(world: World, job: Job, advice: Advice, change: Change, now: Millis) -> Advice | None:
     """Let in by it, the job would still find no place: the first change that makes one is told with it."""
-    for second, making_room in _room(world, job, change, now):
+    after = (
+        change if advice.does in _LASTING else None
+    )  # whoever has others before it does not cancel its way past them
+    for second, making_room in _room(world, job, after, now):
         told, whole = _together(advice, change, second, making_room)
         if _starts(world, job, whole, now) is None:
             continue
@@ -157,11 +160,15 @@ def _with_room(world: World, job: Job, advice: Advice, change: Change, now: Mill
     return None
 
 
-def _room(world: World, job: Job, change: Change, now: Millis) -> Iterator[tuple[Advice, Change]]:
+def _room(world: World, job: Job, change: Change | None, now: Millis) -> Iterator[tuple[Advice, Change]]:
     """What may make it, once `change` is made."""
     yield from _uncordon(world)
     yield from more_workers(world, job, now, after=change)
     yield from _add_node(world, job)
+
+
+def _as_it_is(world: World, now: Millis) -> None:
+    """Nothing is changed."""
 
 
 def _together(first: Advice, change: Change, second: Advice, making_room: Change) -> tuple[Advice, Change]:
@@ -195,7 +202,7 @@ def _candidates(world: World, job: Job, gate: Gate, now: Millis) -> Iterator[tup
             yield from _anywhere(job)
             yield from more_pools(world, job)
             yield from _uncordon(world)
-            yield from more_workers(world, job, now)
+            yield from more_workers(world, job, now, after=_as_it_is)
             yield from _add_node(world, job)
         case GateName.ORDER:
             yield from _go_first(world, job)

@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from windlass.core.foresight.change import PLACINGS, Advice, Change, both, placed_with
+from windlass.core.foresight.change import Advice, Change, both, placed_with
 from windlass.core.foresight.growing import serving
 from windlass.core.model.ids import Millis, NodeId, PoolId
 from windlass.core.model.job import Job
@@ -16,13 +16,17 @@ from windlass.core.world.pools import change_pool
 from windlass.core.world.workers import join_node
 from windlass.core.world.world import World
 
-_TRIED: Final = (1, 2, 3, 4, 6, 8, 12, 16)
-"""So many more workers at once, beside as many as the pool may still have."""
-_NOTHING: Final[Change] = lambda world, now: None  # noqa: E731
+_TRIED: Final = (8, 6, 4, 3, 2, 1)
+"""So many more workers; of what a pool may not have, because there is no machine for it, fewer."""
 
 
-def more_workers(world: World, job: Job, now: Millis, *, after: Change = _NOTHING) -> Iterator[tuple[Advice, Change]]:
-    """By hand, which no cooldown holds; beyond its maximum only once that is raised. `after`: what is changed before."""
+def more_workers(
+    world: World, job: Job, now: Millis, *, after: Change | None = None
+) -> Iterator[tuple[Advice, Change]]:
+    """By hand, which no cooldown holds; beyond its maximum only once that is raised.
+
+    As many as it takes, once `after` is made; one more, where nothing is said of that.
+    """
     for pool in serving(world, job)[:2]:
         scaling = pool.scaling
         if scaling is None:
@@ -30,24 +34,26 @@ def more_workers(world: World, job: Job, now: Millis, *, after: Change = _NOTHIN
         seen = look(world, pool, scaling, now=now)
         if seen.coming:
             continue  # it is on its way, or its provisioner cannot: another would be no nearer
-        size, most = seen.size + _enough(world, job, pool, seen, after, now), scaling.workers_max - seen.ending
+        more = _enough(world, job, pool, seen, after, now) if after is not None else 1
+        size, most = seen.size + more, scaling.workers_max - seen.ending
         advice = _by_hand(pool.id, size) if size <= most else _beyond(pool.id, size, size + seen.ending)
         yield advice, _scaled(_reaching(pool, size + seen.ending), size)
 
 
 def _enough(world: World, job: Job, pool: Pool, seen: Seen, after: Change, now: Millis) -> int:
-    """How many more it takes until it has its place behind those that go first; one, if it has none with as many as are tried."""
-    assert pool.scaling is not None
-    left = pool.scaling.workers_max - seen.size - seen.ending
-    for more in sorted({*_TRIED, *([left] if 0 < left < _TRIED[-1] else [])}):
+    """How many more it takes until it has its place behind those that go first; one, if it has none with as many as are tried.
+
+    The most first: where others take them all it is seen at once, and what it takes is what is filled up to the job.
+    """
+    for more in _TRIED:
         larger = _reaching(pool, seen.size + seen.ending + more)
         runs = placed_with(world, both(after, _scaled(larger, seen.size + more)), now)
-        at = next((at for at, run in enumerate(runs) if run.job == job.id), len(runs))
-        used = {run.node for run in runs[: at + 1] if run.pool == pool.id} - world.tables.nodes.keys()
-        if at < len(runs):
-            return max(1, len(used))
-        if len(used) < more or len(runs) >= PLACINGS:
-            break  # those that go first leave some idle, or are too many: still more would not help
+        at = next((at for at, run in enumerate(runs) if run.job == job.id), None)
+        if at is not None:
+            used = {run.node for run in runs[: at + 1] if run.pool == pool.id}
+            return max(1, len(used - world.tables.nodes.keys()))
+        if runs:
+            break  # it was not refused, and fewer give no more room
     return 1
 
 

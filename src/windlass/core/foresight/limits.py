@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from windlass.core.admission.quota import excess, money_spent
 from windlass.core.admission.raising import raising, wanted
 from windlass.core.errors import Excess
-from windlass.core.foresight.change import PLACINGS, Advice, Change, placed_with
+from windlass.core.foresight.change import Advice, Change, placed_with
 from windlass.core.foresight.gates import may_be_on_no_more
 from windlass.core.foresight.growing import pools_left_out
 from windlass.core.foresight.line import own_ahead
@@ -22,6 +22,9 @@ from windlass.core.model.tenant import Quota, Tenant
 from windlass.core.world.world import World
 
 _FIELD: Final = {"quota-cpu": "cpu_millis", "quota-memory": "memory_bytes", "quota-gpu": "gpus"}
+
+_IN_LINE: Final = 8
+"""Of those before it, for whom the room has yet to come as well: as many as a pool is tried with workers for."""
 
 
 def more_quota(world: World, job: Job, now: Millis) -> Iterator[tuple[Advice, Change]]:
@@ -40,8 +43,8 @@ def more_quota(world: World, job: Job, now: Millis) -> Iterator[tuple[Advice, Ch
     nodes = len(usage.nodes) + may_be_on_no_more(world, job)
     more = _nodes(quota, len(usage.nodes), nodes)
     yield from _raised(tenant, [*excess(quota, needs, held=usage.resources, jobs=usage.runs), *more])
-    before = own_ahead(world, job, now=now, most=PLACINGS)
-    if before:
+    before = own_ahead(world, job, now=now, most=_IN_LINE + 1)
+    if 0 < len(before) <= _IN_LINE:
         asked = sum((one.shape.needs for one in before), needs)
         over = excess(quota, asked, held=usage.resources, jobs=usage.runs + len(before))
         yield from _raised(tenant, [*over, *more])
