@@ -4,8 +4,11 @@ import base64
 import gzip
 import signal
 from collections.abc import Iterator
+from contextlib import closing
 from decimal import Decimal
+from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +16,7 @@ from tests.cli.cluster import CORE, JOBS, Cluster, Shell, a_cluster
 from tests.parts.waiting import wait_for
 
 from windlass.cli.unseen import unseen_told
+from windlass.client.kube import lines
 from windlass.client.kube.api import KubeApi, read_config
 from windlass.client.kube.home import KubeClient
 from windlass.wire.kube import kinds
@@ -59,9 +63,9 @@ def test_an_interrupted_command_beside_a_job_ends_without_a_word(cluster: Cluste
     assert (process.returncode, err.strip(), cluster.names(f"{CORE}/pods")) == (130, "", [])
 
 
-def sealed(text: str, owner: str) -> dict[str, Any]:
+def sealed(text: str, owner: str, name: str = "it-1-log") -> dict[str, Any]:
     packed = base64.b64encode(gzip.compress(text.encode())).decode()
-    return {"metadata": {"name": "it-1-log", **owned(owner)}, "binaryData": {"log.gz": packed}}
+    return {"metadata": {"name": name, **owned(owner)}, "binaryData": {"log.gz": packed}}
 
 
 def owned(uid: str) -> dict[str, Any]:
@@ -110,6 +114,33 @@ def test_the_log_of_the_run_before_is_not_taken_for_that_of_one_that_printed_not
     cluster.put(f"{CORE}/configmaps", sealed("first\n", job["metadata"]["uid"]))
     assert shell("egpu", "logs", "it").stdout == ""
     assert shell("egpu", "logs", "it", "--attempt", "1").stdout == "first\n"
+
+
+@pytest.mark.parametrize(
+    ("then", "printed"),
+    [
+        pytest.param({"phase": "Succeeded", "attempt": 2, "logName": "it-2-log"}, ["first", "second"], id="retried"),
+        pytest.param({"phase": "Failed", "reason": "Cancelled"}, ["first"], id="cancelled"),
+    ],
+)
+def test_who_follows_reads_a_run_once_while_its_retry_waits(
+    cluster: Cluster, shell: Shell, monkeypatch: pytest.MonkeyPatch, then: dict[str, Any], printed: list[str]
+) -> None:
+    waiting = {"attempt": 1, "logName": "it-1-log", "retryAt": "2026-01-01T00:00:00Z"}
+    job = cluster.job("it", phase="Pending", **waiting)
+    for name, text in (("it-1-log", "first\n"), ("it-2-log", "second\n")):
+        cluster.put(f"{CORE}/configmaps", sealed(text, job["metadata"]["uid"], name))
+    looks = []
+
+    def until_the_next_look(_: float) -> None:
+        looks.append(job["status"])
+        if len(looks) == 3:  # the backoff is over: no other moment lets it pass
+            job["status"] = then
+
+    monkeypatch.setattr(lines, "time", SimpleNamespace(sleep=until_the_next_look))
+    client = KubeClient(read_config(shell.config))
+    with closing(client), closing(client.logs("it", follow=True)) as log:
+        assert [line["text"] for line in islice(log, 10)] == printed
 
 
 def test_a_number_with_a_fraction_goes_to_the_api_server_as_it_was_written(

@@ -49,13 +49,10 @@ class KubeLog:
             yield from _lines(lines if self._tail is None else lines[len(lines) - min(self._tail, len(lines)) :])
             return
         attempt = 1 if self._from_first else max(newest, 1)
-        while True:
+        yield from self._followed(attempt)
+        while self._has_next(attempt):
+            attempt += 1
             yield from self._followed(attempt)
-            status = self._status()
-            if status.get("attempt", 0) > attempt:
-                attempt += 1
-            elif status.get("phase") in OVER:
-                return
 
     def close(self) -> None:
         self._door.close()
@@ -80,6 +77,14 @@ class KubeLog:
                 return  # it was read while it was there
             raise
         yield from _lines(kept[count:])
+
+    def _has_next(self, attempt: int) -> bool:
+        """Known when it begins, or when the job is over without it: a retry may wait for minutes before."""
+        while (status := self._status()).get("attempt", 0) <= attempt:
+            if status.get("phase") in OVER:
+                return False
+            time.sleep(LOOK_SECONDS)
+        return True
 
     def _is_settled(self, attempt: int) -> bool:
         """The run is over and its log sealed: the operator says so only then."""
