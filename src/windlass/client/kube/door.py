@@ -24,7 +24,6 @@ from windlass.client.kube.streams import (
     BROKEN,
     CLOSE,
     FRAME,
-    PROTOCOL,
     SILENCE_SECONDS,
     SIZE,
     STDERR,
@@ -34,6 +33,7 @@ from windlass.client.kube.streams import (
     broken,
     exit_code,
     innermost,
+    open_socket,
 )
 from windlass.client.terminal import Output
 from windlass.core.errors import Conflict, Invalid, NotFound, Unavailable
@@ -151,7 +151,7 @@ class KubeDoor:
         try:
             with start_blocking_portal() as portal:
                 http = AsyncClient(self._config, ConnectionParams(timeout=httpx2.Timeout(TIMEOUT_SECONDS)))
-                opened = http.websocket(path, subprotocols=[PROTOCOL], params=query)
+                opened = open_socket(http, path, query)
                 with portal.wrap_async_context_manager(http), portal.wrap_async_context_manager(opened) as socket:
                     terminal = PodTerminal(portal, socket, silence=None if tty else SILENCE_SECONDS)
                     try:

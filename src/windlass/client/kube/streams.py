@@ -5,8 +5,8 @@ from threads.
 """
 
 import json
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
 
 import httpx2
@@ -107,13 +107,19 @@ async def open_stream(
     query |= {"command": list(command)} if command else {}
     path = PODS.path(namespace, pod, "exec" if command else "attach")
     try:
-        async with http.websocket(path, subprotocols=[PROTOCOL], params=query) as socket:
+        async with open_socket(http, path, query) as socket:
             silence_seconds = SILENCE_SECONDS if command and not tty else None
             yield PodStream(socket, has_terminal=tty, silence_seconds=silence_seconds)
     except BROKEN as exc:
         raise broken(exc) from exc
     except BaseExceptionGroup as group:  # the socket's task group wraps whatever passes through it
         raise innermost(group) from None
+
+
+def open_socket(http: httpx2.AsyncClient, path: str, query: Mapping[str, Any]) -> AbstractAsyncContextManager[Any]:
+    """An answer to a ping waits behind the bytes that are under way, for minutes where the link is slow: one that is slow is not
+    gone. TCP tells those, as long as it has a ping to deliver."""
+    return http.websocket(path, subprotocols=[PROTOCOL], params=query, keepalive_ping_timeout_seconds=None)
 
 
 def innermost(group: BaseExceptionGroup[BaseException]) -> BaseException:
