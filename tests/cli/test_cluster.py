@@ -211,3 +211,35 @@ def test_an_address_that_has_no_such_file_is_not_to_be_tried_again(
     done = shell("egpu", "copy-file", "it", "http://x.test/cat.jpg")
     assert (done.returncode, done.stderr) == (1, f"error: the address did not give the file: {shown}\n")
     assert cluster.commands[-1][0] == "rm"
+
+
+@pytest.mark.parametrize("target", ["", "/artifacts", "/artifacts/", "sub/"])
+def test_a_copy_that_names_no_file_is_refused_before_anything_is_made(
+    cluster: Cluster, shell: Shell, target: str
+) -> None:
+    done = shell("egpu", "copy-file", "it", "http://x.test/cat.jpg", "--target-path", target)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "targetPath: expected a file below /artifacts, with the file's name" in done.stderr
+    assert cluster.stored == {}
+
+
+def test_a_copy_onto_a_directory_is_refused_before_it_is_fetched(cluster: Cluster, shell: Shell) -> None:
+    cluster.directories.add("/artifacts/d")
+    done = shell("egpu", "copy-file", "it", "http://x.test/cat.jpg", "--target-path", "d")
+    said = "error: /artifacts/d is a directory in the volume\nhint: name the file in it: /artifacts/d/NAME\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", said)
+    assert "wget" not in [words[0] for words in cluster.commands]
+
+
+def test_an_upload_onto_a_directory_is_refused_before_it_is_sent(
+    cluster: Cluster, shell: Shell, tmp_path: Path
+) -> None:
+    cluster.job("it")["spec"]["suspend"] = True
+    cluster.directories.add("/artifacts/d")
+    (tmp_path / "file").write_text("x")
+    done = shell("windlass", "cp", "file", "it:/d")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "error: /artifacts/d is a directory in the volume\n" in done.stderr
+    assert "tee" not in [words[0] for words in cluster.commands]
+    done = shell("windlass", "cp", "file", "it:/d/")
+    assert (done.returncode, cluster.commands[-2][-1]) == (0, "/artifacts/d/file"), done.stderr

@@ -180,17 +180,21 @@ def test_a_file_is_fetched_into_a_volume_before_its_job_and_the_job_finds_it(
     if not isinstance(cluster, KubeCluster):
         pytest.skip("the pods of somebody else's cluster do not reach a server here")
     with served({"/cat.jpg": b"a cat\n"}, cluster.host) as url:
-        egpu("copy-file", "fed", f"{url}/cat.jpg")
+        copied = egpu("copy-file", "fed", f"{url}/cat.jpg")
+        egpu("copy-file", "fed", f"{url}/cat.jpg", "--target-path", "d/cat.jpg")
+        onto = egpu("copy-file", "fed", f"{url}/cat.jpg", "--target-path", "d", check=False)
         nowhere = egpu("copy-file", "other", f"{url}/dog.jpg", check=False)
         hostile = egpu("copy-file", "other", f"{url}/cat.jpg", "--target-path", "../../etc/passwd", check=False)
         words = egpu("copy-file", "other", "http://x/;reboot -O /x", check=False)
     assert all(done.returncode for done in (nowhere, hostile, words))
+    assert copied.stdout.startswith("/artifacts/input.jpg in artifacts-fed: 6 B")
+    assert (onto.returncode, "/artifacts/d is a directory in the volume" in onto.stderr) == (1, True), onto.stderr
     claim = lab.get("pvc", "artifacts-fed")
     assert claim is not None
     assert "windlass.dev/expires-at" in claim["metadata"]["annotations"]
     wait_for(lambda: lab.items("pods") == [], 120, "the helpers to go")
-    done = egpu("create", "fed", *LIGHT, "--watch", "--", "cat", "/artifacts/input.jpg")
-    assert done.stdout.endswith("a cat\n")
+    done = egpu("create", "fed", *LIGHT, "--watch", "--", "sh", "-c", "cat /artifacts/input.jpg; ls -A /artifacts/d")
+    assert done.stdout.endswith("a cat\ncat.jpg\n")
 
 
 def test_several_kubeconfigs_are_one_and_context_and_namespace_choose_in_it(lab: Lab, tmp_path: Path) -> None:

@@ -119,6 +119,17 @@ def test_a_path_lies_below_artifacts(text: str) -> None:
     assert names.read_artifact_path(text) == PATHS[text]
 
 
+@pytest.mark.parametrize("text", ["a/b", "/artifacts/a/b"])
+def test_a_file_lies_below_artifacts(text: str) -> None:
+    assert names.read_artifact_file(text) == "a/b"
+
+
+@pytest.mark.parametrize("text", ["", "/artifacts", "/artifacts/", "a/", "/artifacts/a/b/"])
+def test_a_file_is_not_meant_by_what_can_only_be_a_directory(text: str) -> None:
+    with pytest.raises(ValueError, match="the file's name"):
+        names.read_artifact_file(text)
+
+
 @pytest.mark.parametrize(
     "text",
     [

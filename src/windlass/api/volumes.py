@@ -14,7 +14,7 @@ from windlass.core.errors import Fault, Invalid
 from windlass.core.model.job import Input
 from windlass.wire import schema
 from windlass.wire.job import Strict, Url
-from windlass.wire.names import ARTIFACTS, DNS_LABEL, PATH_BYTES_MAX, read_artifact_path
+from windlass.wire.names import ARTIFACTS, DNS_LABEL, PATH_BYTES_MAX, read_artifact_file
 from windlass.wire.render import volume_document
 
 router = APIRouter(prefix="/api/v1/volumes", tags=["volumes"], responses=REFUSALS)
@@ -78,9 +78,6 @@ async def drop_volume(here: Here, caller: Writer, name: Annotated[str, Path(min_
 
 def _target(text: str) -> str:
     try:
-        path = read_artifact_path(text)
+        return read_artifact_file(text)
     except ValueError as exc:
         raise Invalid("the target cannot be meant", faults=[Fault("targetPath", str(exc))]) from None
-    if not path:
-        raise Invalid("the target must be a file", faults=[Fault("targetPath", f"expected a file below {ARTIFACTS}")])
-    return path

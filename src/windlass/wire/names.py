@@ -139,6 +139,15 @@ def read_artifact_path(text: str) -> str:
     return "/".join(read_parts(text.removesuffix("/"), may_be_empty=True))
 
 
+def read_artifact_file(text: str) -> str:
+    """As `read_artifact_path`, for one file to be put there: it has a name, and none that says that it is a directory."""
+    path = read_artifact_path(text)
+    if not path or text.endswith("/"):
+        place = f"{ARTIFACTS}/{path}".rstrip("/")
+        raise ValueError(f"expected a file below {ARTIFACTS}, with the file's name: {show(place)}/NAME")
+    return path
+
+
 def read_parts(text: str, *, may_be_empty: bool = False) -> tuple[str, ...]:
     """The components of a relative path that can lead nowhere but down."""
     if not text:

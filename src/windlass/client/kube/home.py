@@ -32,14 +32,14 @@ from windlass.client.kube.door import KubeDoor
 from windlass.client.kube.lines import OVER, KubeLog
 from windlass.client.kube.side import SidePods
 from windlass.client.transport import Transport
-from windlass.core.errors import Conflict, Invalid, NotFound, WindlassError
+from windlass.core.errors import Conflict, Fault, Invalid, NotFound, WindlassError
 from windlass.core.model.job import JobSpec
 from windlass.core.model.submission import Submission
 from windlass.wire.job import read_manifest
 from windlass.wire.kube.names import CANCEL, EXPIRES, JOB_LABEL, KIND, NAMESPACE, OPERATOR, owner_uid, volume_name
 from windlass.wire.kube.status import read_time
 from windlass.wire.kube.volume import claim
-from windlass.wire.names import read_artifact_path
+from windlass.wire.names import ARTIFACTS, read_artifact_file, read_artifact_path
 from windlass.wire.render import timestamp
 from windlass.wire.urls import read_url
 
@@ -201,12 +201,12 @@ class KubeClient(Client):
     def copy_file(self, job: str, url: str, target_path: str) -> CopiedFile:
         """Into the volume of a job that need not be there yet: then it is dated, and goes if none comes."""
         _check_url(url)
-        inside = _inside(target_path)
+        target = f"{ARTIFACTS}/{_target(target_path)}"
         if self._door.get(CLAIMS, volume_name(job), self.namespace) is None:
             expires = timestamp(self._door.now() + VOLUME_TTL_SECONDS)
             self._door.create(CLAIMS, claim(job, _spec({}), expires_at=expires), self.namespace)
-        size, digest = self._side().fetch(job, url, f"/artifacts/{inside}")
-        return {"volume": volume_name(job), "path": inside, "size": size, "digest": f"sha256:{digest}"}
+        size, digest = self._side().fetch(job, url, target)
+        return {"volume": volume_name(job), "path": target, "size": size, "digest": f"sha256:{digest}"}
 
     def cleanup(self) -> Cleanup:
         """What the operator does by itself, now, and told."""
@@ -402,6 +402,14 @@ def _inside(path: str) -> str:
         return read_artifact_path(path)
     except ValueError as exc:
         raise Invalid(f"{path}: {exc}", code="path-outside") from exc
+
+
+def _target(path: str) -> str:
+    """Refused in the server's words."""
+    try:
+        return read_artifact_file(path)
+    except ValueError as exc:
+        raise Invalid("the target cannot be meant", faults=[Fault("targetPath", str(exc))]) from None
 
 
 def _due(volume: Document, job: Document | None) -> tuple[float | None, str]:

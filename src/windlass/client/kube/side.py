@@ -1,7 +1,7 @@
 """Short-lived pods beside a job, with its volume: they take an upload in, fetch a URL, hand artifacts out, or hold a shell.
 
 Nothing is ever given to a shell: commands are words, and bytes go by stdin and stdout. What arrived is verified by its digest
-before it counts. The image needs `tee`, `sha256sum`, `tar`, `wget` and `sleep`; busybox has them.
+before it counts. The image needs `tee`, `test`, `sha256sum`, `tar`, `wget` and `sleep`; busybox has them.
 """
 
 import secrets
@@ -14,7 +14,7 @@ from typing import IO, Final
 from windlass.client.kube.api import JOBS, PODS
 from windlass.client.kube.door import Done, KubeDoor
 from windlass.client.pack import Project, SingleFile
-from windlass.core.errors import Conflict, NotFound, Unavailable, WindlassError
+from windlass.core.errors import Conflict, Invalid, NotFound, Unavailable, WindlassError
 from windlass.ports.fetcher import FetchFailed
 from windlass.wire.kube.names import Document
 from windlass.wire.kube.pod import PodPolicy, side_pod
@@ -65,6 +65,8 @@ class SidePods:
         """Verified as it arrived, then unpacked or moved to its place; before that nothing has its name."""
         target = f"{ARTIFACTS}/{path}".rstrip("/")
         with self.open(job, "upload") as pod, self._arriving(pod) as temporary:
+            if not isinstance(body, Project):
+                self._check_free(pod, target)
             self._door.store(pod, self._namespace, temporary, body.chunks())
             self._check(pod, temporary, digest)
             if isinstance(body, Project):
@@ -77,6 +79,7 @@ class SidePods:
     def fetch(self, job: str, url: str, target: str) -> tuple[int, str]:
         """Download a URL into the volume; its size and digest."""
         with self.open(job, "copy") as pod, self._arriving(pod) as temporary:
+            self._check_free(pod, target)
             self._fetch(pod, url, temporary)
             size = int(self._do(pod, ["stat", "-c", "%s", temporary]).stdout)
             digest = self._do(pod, ["sha256sum", temporary]).stdout.split()[0].decode()
@@ -117,6 +120,15 @@ class SidePods:
         finally:
             with suppress(WindlassError):  # the pod is lost: what broke before is to be told
                 self._do(pod, ["rm", "-f", temporary])
+
+    def _check_free(self, pod: str, target: str) -> None:
+        """For a file: `mv` would put it into a directory of that name, under the name it arrived by."""
+        done = self._door.run(pod, self._namespace, ["test", "-d", target])
+        if done.exit_code > 1:
+            raise Unavailable(f"test in pod {pod} ended with {done.exit_code}: {_said(done)}", code="side-pod")
+        if not done.exit_code:
+            words = f"{target} is a directory in the volume"
+            raise Invalid(words, code="not-a-file", hint=f"name the file in it: {target}/NAME")
 
     def _check(self, pod: str, path: str, digest: str) -> None:
         arrived = self._do(pod, ["sha256sum", path]).stdout.split()[0].decode()
