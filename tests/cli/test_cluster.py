@@ -243,3 +243,19 @@ def test_an_upload_onto_a_directory_is_refused_before_it_is_sent(
     assert "tee" not in [words[0] for words in cluster.commands]
     done = shell("windlass", "cp", "file", "it:/d/")
     assert (done.returncode, cluster.commands[-2][-1]) == (0, "/artifacts/d/file"), done.stderr
+
+
+def test_what_ends_a_job_whose_reader_left_names_its_namespace(cluster: Cluster, shell: Shell) -> None:
+    process = shell.start("egpu", "create", "it", "--gpu", "0", "--watch")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline() == "it created\n"
+    process.stdout.close()
+    job = cluster.stored[f"{JOBS}/it"]
+    cluster.put(f"{CORE}/pods", {"metadata": {"name": "it-1", **owned(job["metadata"]["uid"])}})
+    cluster.logs["it-1"] = "a line\n"
+    job["status"] = {"phase": "Running", "attempt": 1, "podName": "it-1"}
+    said = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(60) == 141
+    assert said == "left it running: its output is read no more; `windlass -n lab cancel it` ends it\n"

@@ -36,7 +36,7 @@ def follow_to_end(client: Client, job: Manifest, *, is_quiet: bool = False, is_r
             raise
         except Detached:
             announcer.hush()
-            note(f"detached; `windlass logs -f {name}` comes back to it")
+            note(f"detached; `{client.command(f'logs -f {name}')}` comes back to it")
             return exits.OK
     return tell_end(ended, is_quiet=is_quiet, is_shown=is_shown)
 
@@ -71,7 +71,7 @@ def tell_left(client: Client, uid: str, name: str, *, is_removed: bool = False) 
         elif is_removed:
             note(unserved(name))
         else:
-            note(f"left {name} running: its output is read no more; `windlass cancel {name}` ends it")
+            note(f"left {name} running: its output is read no more; `{client.command(f'cancel {name}')}` ends it")
 
 
 def unserved(name: str) -> str:
@@ -110,7 +110,8 @@ def _print_until_over(client: Client, job: Manifest, announcer: Announcer, inter
                 writer.write(line)
                 if interrupts.is_impatient:
                     lines.close()
-                    note(f"the rest of what it printed is left out here; `windlass logs {name_of(job)}` has it")
+                    where = client.command(f"logs {name_of(job)}")
+                    note(f"the rest of what it printed is left out here; `{where}` has it")
                     return until(client, uid)
         except WindlassError as exc:
             if exc.code not in LOGLESS:

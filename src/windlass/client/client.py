@@ -62,6 +62,10 @@ class Client(Governing, Pooling):
     def close(self) -> None:
         self._transport.close()
 
+    def command(self, words: str) -> str:
+        """What a person types to say this to the same home."""
+        return f"windlass {words}"
+
     # jobs
 
     def create(self, manifest: Document, *, key: str | None = None) -> Manifest:

@@ -71,6 +71,9 @@ class KubeClient(Client):
     def close(self) -> None:
         self._door.close()
 
+    def command(self, words: str) -> str:
+        return f"windlass -n {self.namespace} {words}"
+
     # jobs
 
     def create(self, manifest: Document, *, key: str | None = None) -> Manifest:
