@@ -21,6 +21,9 @@ from windlass.client.kube.api import KubeApi, read_config
 from windlass.client.kube.home import KubeClient
 from windlass.wire.kube import kinds
 
+PATIENCE_SECONDS = 120
+"""On a busy machine."""
+
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
@@ -45,9 +48,9 @@ def test_an_interrupted_upload_ends_in_one_line_and_takes_the_job_back(
 ) -> None:
     cluster.stuck = "tee"
     process = shell.start("egpu", "create", "it", "--project-dir", str(large(tmp_path / "code")))
-    assert cluster.has_begun.wait(30)
+    assert cluster.has_begun.wait(PATIENCE_SECONDS)
     process.send_signal(number)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=PATIENCE_SECONDS)
     assert (process.returncode, err.strip()) == (code, "the upload did not finish; taking it back")
     assert (cluster.names(JOBS), cluster.names(f"{CORE}/pods")) == ([], [])
 
@@ -59,7 +62,7 @@ def test_an_interrupted_command_beside_a_job_ends_without_a_word(cluster: Cluste
     assert process.stdout is not None
     assert process.stdout.readline() == "begun\n"
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=PATIENCE_SECONDS)
     assert (process.returncode, err.strip(), cluster.names(f"{CORE}/pods")) == (130, "", [])
 
 
