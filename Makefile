@@ -51,6 +51,9 @@ format: setup-dev ## put the code in shape
 kube: setup-dev ## build a Kubernetes node from its Go modules, once (ten to twenty minutes), for the tests
 	@$(V)/python -m tests.kube.binaries
 
+test-soak: parts ## the long tests beside those on Kubernetes: more kills, more jobs, more tenants
+	@$(V)/python -m pytest -m soak --ignore tests/kube $(ARGS)
+
 test-kube: parts kube ## the long tests on Kubernetes: every crash point, a hundred jobs
 	@$(V)/python -m pytest tests/kube -m "soak or not soak" $(ARGS)
 
@@ -70,4 +73,4 @@ bench-kube: parts kube ## plain batch Jobs of Kubernetes beside ours, in one run
 bench-swarm: parts ## Docker Swarm beside us, in one run
 	@$(V)/python -m bench.swarm
 
-.PHONY: kube test-kube help setup setup-dev up compiled up-compiled test-compiled parts test simulate check format demo bench bench-slurm bench-swarm bench-kube
+.PHONY: kube test-kube test-soak help setup setup-dev up compiled up-compiled test-compiled parts test simulate check format demo bench bench-slurm bench-swarm bench-kube

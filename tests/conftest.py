@@ -3,10 +3,13 @@
 import signal
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
+from tests import sharing
 from tests.parts import ports, present
 from tests.parts.dockerd import DockerEngine
 from tests.parts.failures import MissingPart
@@ -18,11 +21,24 @@ from tests.parts.sshd import SshNode
 settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any-machine")
 
+# A picture of every frame with its variables takes a third of a second, and a disk that is full for long is logged often.
+structlog.dev.ConsoleRenderer.get_active().exception_formatter = structlog.dev.plain_traceback
+
 
 def pytest_configure() -> None:
     """A run put into the background by a shell begins with SIGINT and SIGQUIT ignored, and so would all it starts."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> sharing.LongFirst | None:
+    return sharing.LongFirst(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=sharing.long_first)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

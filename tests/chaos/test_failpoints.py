@@ -51,12 +51,12 @@ def test_a_job_survives_a_server_killed(place: str, docker_engine: DockerEngine)
 def test_a_cancel_that_was_acknowledged_wins_over_a_killed_server(docker_engine: DockerEngine) -> None:
     with WindlassServer(docker_host=docker_engine.host, environ=armed("cancel.after_commit")) as server:
         server.cli("run", "--detach", "--name", "victim", IMAGE, "--", "sleep", "600")
-        wait_for(lambda: state(server, "victim") == "RUNNING", 120, "RUNNING")
+        wait_for(lambda: server.state_of("victim") == "RUNNING", 120, "RUNNING")
         server.cli("cancel", "victim", check=False, timeout=240)
         wait_for(lambda: not server.is_running, 120, "the server to die")
         server.extra = {}
         server.start()
-        wait_for(lambda: state(server, "victim") == "CANCELLED", 120, "CANCELLED")
+        wait_for(lambda: server.state_of("victim") == "CANCELLED", 120, "CANCELLED")
 
 
 def test_a_volume_judged_before_a_kill_is_removed_after_it(docker_engine: DockerEngine) -> None:
@@ -117,7 +117,7 @@ def state(server: WindlassServer, job: str, *options: str) -> str:
 
 
 def over(server: WindlassServer, job: str) -> dict:  # type: ignore[type-arg]
-    manifest = server.cli("get", "job", job, "-o", "json").json()
+    manifest = server.client().job(job)
     return manifest if manifest["status"].get("finishedAt") else {}
 
 

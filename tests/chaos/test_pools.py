@@ -101,7 +101,7 @@ def _cgroups(pool: str) -> list[Path]:
 
 
 def _state(server: WindlassServer, job: str = "one") -> str:
-    return str(server.cli("get", "job", job, "-o", "json").json()["status"]["state"])
+    return server.state_of(job)
 
 
 def _workers(server: WindlassServer, pool: str = "grow") -> int:

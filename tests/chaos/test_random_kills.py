@@ -1,10 +1,12 @@
-"""Twenty SIGKILLs at random moments, under load, with containers running: the checkers of the promises, on real parts."""
+"""SIGKILLs at random moments, under load, with containers running: the checkers of the promises, on real parts."""
 
 import json
 import random
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+
+import pytest
 
 from tests.chaos.clients import Submitters, post
 from tests.chaos.witness import Witness
@@ -14,25 +16,24 @@ from tests.parts.dockerd import DockerEngine
 from tests.parts.waiting import wait_for
 from windlass.client.documents import Manifest
 
-KILLS = 20
 CLIENTS = 64
-LONG_RUNNING = 20
 JOBS_A_LIFE = 120
 STARTS_A_LIFE = 12
 """A life lasts until none to so many have started: as many on a slow machine as on a fast one."""
-RUN_TO_THEIR_END = 200
+RUN_A_KILL = 10
 """At least so many of the short ones run, most of them over the kills; the rest of the backlog is cancelled."""
 
 
+@pytest.mark.parametrize("kills", [8, pytest.param(20, marks=pytest.mark.soak)], ids=lambda n: f"{n} kills")
 def test_nothing_accepted_is_lost_nothing_starts_twice_and_what_runs_goes_on(
-    docker_engine: DockerEngine,
+    kills: int, docker_engine: DockerEngine
 ) -> None:
     chance = random.Random(20261115)
     with Witness(docker_engine) as witness, WindlassServer(docker_host=docker_engine.host) as server:
-        long = start_long_running(server)
+        long = start_long_running(server, count=kills)
         lives = {run: life(docker_engine, run) for run in long}
         with Submitters(server, a_manifest("true"), count=CLIENTS) as clients:
-            for _ in range(KILLS):
+            for _ in range(kills):
                 accepted, started = len(clients.acknowledged), witness.heard + chance.randint(0, STARTS_A_LIFE)
                 clients.allow(JOBS_A_LIFE)
                 wait_for(lambda: len(clients.acknowledged) > accepted, 120, "the server to accept again")  # noqa: B023
@@ -41,18 +42,19 @@ def test_nothing_accepted_is_lost_nothing_starts_twice_and_what_runs_goes_on(
                 server.kill()
                 server.start()
                 assert {run: life(docker_engine, run) for run in long} == lives
-        started_over_kills = len(witness.starts()) - LONG_RUNNING
+        run_to_their_end = kills * RUN_A_KILL
+        started_over_kills = len(witness.starts()) - len(long)
         assert clients.failures == []
         assert len(clients.acknowledged) >= CLIENTS
         check_answers_repeat(server, clients)
-        wait_for(lambda: witness.heard >= LONG_RUNNING + RUN_TO_THEIR_END, 300, "short ones to start")
-        wait_for(lambda: succeeded(server) >= RUN_TO_THEIR_END, 300, "short ones to run to their end")
+        wait_for(lambda: witness.heard >= len(long) + run_to_their_end, 300, "short ones to start")
+        wait_for(lambda: succeeded(server) >= run_to_their_end, 300, "short ones to run to their end")
         end_everything(server)
-        check_all_over(server, clients)
+        check_all_over(server, clients, long=len(long))
         wait_for(lambda: not ours(server, docker_engine), 120, "every container to go")
         assert witness.starts() == every_attempt(server)
         print(
-            f"\nkills {KILLS}, acknowledged {len(clients.acknowledged)}, after a repeat {clients.repeated}, "
+            f"\nkills {kills}, acknowledged {len(clients.acknowledged)}, after a repeat {clients.repeated}, "
             f"started over the kills {started_over_kills}, in all {len(witness.starts())}, succeeded {succeeded(server)}"
         )
 
@@ -62,14 +64,14 @@ def a_manifest(*command: str) -> dict[str, object]:
     return {"apiVersion": "windlass.dev/v1", "kind": "Job", "metadata": {}, "spec": spec}
 
 
-def start_long_running(server: WindlassServer) -> list[str]:
+def start_long_running(server: WindlassServer, *, count: int) -> list[str]:
     """They hold little, so that the short ones behind them really run, as many at a time as the engine takes."""
     body = json.dumps(a_manifest("sleep", "3600")).encode()
-    answers = [post(server, "/api/v1/jobs", body, {}) for _ in range(LONG_RUNNING)]
+    answers = [post(server, "/api/v1/jobs", body, {}) for _ in range(count)]
     uids = [json.loads(answer)["metadata"]["uid"] for status, answer in answers if status == 201]
-    assert len(uids) == LONG_RUNNING
+    assert len(uids) == count
     running = lambda: len(server.cli("get", "jobs", "--state", "RUNNING", "-o", "name").out.split())  # noqa: E731
-    wait_for(lambda: running() == LONG_RUNNING, 120, "the long ones to run")
+    wait_for(lambda: running() == count, 120, "the long ones to run")
     return [f"{uid}-1" for uid in uids]
 
 
@@ -94,11 +96,11 @@ def end_everything(server: WindlassServer) -> None:
     wait_for(lambda: not alive(server), 120, "everything to end")
 
 
-def check_all_over(server: WindlassServer, clients: Submitters) -> None:
+def check_all_over(server: WindlassServer, clients: Submitters, *, long: int) -> None:
     seen = {manifest["metadata"]["uid"]: manifest for manifest in server.client().jobs()}
     lost = clients.uids - seen.keys()
     assert not lost, f"{len(lost)} acknowledged jobs are lost"
-    phantom = len(seen) - LONG_RUNNING - len(clients.acknowledged)
+    phantom = len(seen) - long - len(clients.acknowledged)
     assert 0 <= phantom <= CLIENTS, "more jobs than were asked for"  # the last request of each client may be unanswered
     states = {manifest["status"]["state"] for manifest in seen.values()}
     assert states <= {"SUCCEEDED", "CANCELLED"}, states

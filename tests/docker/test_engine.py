@@ -32,6 +32,7 @@ from windlass.ports.runtime import ImageUnavailable, LogPosition, Observed, Phas
 pytestmark = [pytest.mark.anyio, pytest.mark.docker]
 
 DEADLINE_SECONDS = 180
+LONG = "x" * 64
 
 
 def an_assignment(name: str, script: str, **changes: Any) -> Assignment:
@@ -123,10 +124,10 @@ async def test_a_fork_bomb_meets_its_limit(runtime: DockerRuntime) -> None:
 
 async def test_a_terminal_that_nobody_comes_to_holds_nothing_up(runtime: DockerRuntime) -> None:
     """It is attached to before its start and kept for whoever comes; an engine waits for a stream that nobody reads."""
-    script = "seq 1 400000; exit 6"
+    script = f"seq 1 40000 | sed s/$/{LONG}/; exit 6"  # almost three megabytes: more than any buffer on the way
     seen, lines = await _run(runtime, an_assignment("alone", script, wants_terminal=True))
     assert seen.exit_code == 6
-    assert [line.rstrip(b"\r") for line in lines] == [b"%d" % number for number in range(1, 400_001)]
+    assert [line.rstrip(b"\r") for line in lines] == [f"{number}{LONG}".encode() for number in range(1, 40_001)]
 
 
 async def test_without_a_network_there_is_only_loopback(runtime: DockerRuntime) -> None:

@@ -29,7 +29,6 @@ from windlass.testing.builders import a_submission
 pytestmark = [pytest.mark.anyio, pytest.mark.docker]
 
 WEIGHTS = {TenantId("one"): 1, TenantId("two"): 2, TenantId("four"): 4}
-JOBS = {TenantId("one"): 43, TenantId("two"): 86, TenantId("four"): 171}
 WINDOW = 100
 AT_ONCE = 16
 DEADLINE_SECONDS = 400
@@ -64,7 +63,7 @@ def a_short_job(cores: int) -> Submission:
     return replace(asked, expected_ms=Millis(2_200), spec=replace(asked.spec, wants_network=False))
 
 
-async def serve(local: Local, watch: Watch) -> None:
+async def serve(local: Local, watch: Watch, jobs: dict[TenantId, int]) -> None:
     """Everything is queued behind one job that holds the machine: then all of them compete from the first start on."""
     plane = local.plane
     world, intake = plane.brain.world, plane.intake
@@ -73,17 +72,21 @@ async def serve(local: Local, watch: Watch) -> None:
     cores = world.tables.places.capacity.cpu_millis // 1000
     whole = a_submission(image=IMAGE, command=("sleep", "600"), cpu=cores * 1000, memory=8 << 20)
     blocker = await intake.submit(LOCAL_TENANT, whole)
-    for tenant, count in JOBS.items():
+    for tenant, count in jobs.items():
         await intake.submit_many(tenant, [a_short_job(cores)] * count)
     await intake.cancel(LOCAL_TENANT, blocker.job.id)
-    await watch.until_over(1 + sum(JOBS.values()))
+    await watch.until_over(1 + sum(jobs.values()))
 
 
 def _set_tenant(local: Local, tenant: Tenant, now: Millis) -> int:
     return local.plane.brain.world.set_tenant(tenant, now=now)
 
 
-async def test_shares_follow_the_weights_in_every_window_of_starts(docker_engine: DockerEngine, tmp_path: Path) -> None:
+@pytest.mark.parametrize("jobs_a_weight", [24, pytest.param(43, marks=pytest.mark.soak)])
+async def test_shares_follow_the_weights_in_every_window_of_starts(
+    jobs_a_weight: int, docker_engine: DockerEngine, tmp_path: Path
+) -> None:
+    jobs = {tenant: weight * jobs_a_weight for tenant, weight in WEIGHTS.items()}
     settings = load({}, {"data_dir": tmp_path, "docker_host": docker_engine.host})
     watch = Watch()
     with Witness(docker_engine) as witness:
@@ -94,13 +97,13 @@ async def test_shares_follow_the_weights_in_every_window_of_starts(docker_engine
             local.plane.brain.committer.listen(watch.note)
             tasks.start_soon(local.plane.run)
             tasks.start_soon(local.agent.run)
-            await serve(local, watch)
+            await serve(local, watch, jobs)
             tasks.cancel_scope.cancel()
         started = [watch.whose[run] for run in await anyio.to_thread.run_sync(witness.in_order)]
     starts = [tenant for tenant in started if tenant in WEIGHTS]
     mine = [job for job in watch.ends.values() if job.tenant in WEIGHTS]
-    assert Counter(job.state for job in mine) == {JobState.SUCCEEDED: sum(JOBS.values())}
-    assert Counter(starts) == JOBS
+    assert Counter(job.state for job in mine) == {JobState.SUCCEEDED: sum(jobs.values())}
+    assert Counter(starts) == jobs
     for start in range(len(starts) - WINDOW + 1):
         window = Counter(starts[start : start + WINDOW])
         for tenant, weight in WEIGHTS.items():

@@ -4,10 +4,15 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from tests.parts.process import ServerProcess
+from windlass.boot import down
+from windlass.boot.installation import Installation
+from windlass.boot.settings import load
 from windlass.client.client import Client
 from windlass.client.connection import find
 
@@ -56,9 +61,17 @@ class WindlassServer(ServerProcess):
         try:
             super().stop()
             if self.data.exists():
-                self.cli("down", "--purge", "--yes")
+                self._purge()
         finally:
             super().close()
+
+    def _purge(self) -> None:
+        """What `windlass down --purge` does, here: to load its code takes a second of a core, after almost every test."""
+        installation = Installation(self.data)
+        if installation.exists:
+            settings = load({**os.environ, **self.variables()}, {})
+            with ThreadPoolExecutor(1) as apart:  # from the loop that the test may be in
+                apart.submit(down._take_down, settings, installation, purge=True, has_waited=False).result()
 
     @property
     def url(self) -> str:
@@ -70,6 +83,11 @@ class WindlassServer(ServerProcess):
 
     def client(self) -> Client:
         return Client(find(self.variables()))
+
+    def state_of(self, job: str) -> str:
+        """Asked by a client in this process: whoever waits for a state would start a command line for each look."""
+        with closing(self.client()) as client:
+            return str(client.job(job)["status"]["state"])
 
     def cli(self, *arguments: str, program: str = "windlass", check: bool = True, **options: Any) -> "Said":
         """One command line to its end, as a person would type it."""

@@ -18,7 +18,7 @@ from windlass.cli import exits
 
 
 def state(server: WindlassServer, job: str) -> str:
-    return str(server.cli("get", "job", job, "-o", "json").json()["status"]["state"])
+    return server.state_of(job)
 
 
 def test_down_finds_the_engine_that_up_used(docker_engine: DockerEngine) -> None:

@@ -57,6 +57,10 @@ class ServerInside(WindlassServer):
         assert not check or said.code == 0, said
         return said
 
+    def _purge(self) -> None:
+        """Rules of the packet filter are the namespace's."""
+        self.cli("down", "--purge", "--yes")
+
     def as_tenant(self, tenant: str) -> dict[str, str]:
         """What a command line needs to speak for it."""
         return {"WINDLASS_TOKEN": self.cli("tenants", "token", tenant).out.strip()}

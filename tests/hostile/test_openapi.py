@@ -72,6 +72,21 @@ schema = schemathesis.pytest.from_fixture("described")
 def test_every_answer_is_one_that_is_described(
     case: schemathesis.Case, session: requests.Session, member: dict[str, str], admin: dict[str, str]
 ) -> None:
+    """A few of each operation, others in each run; the long version asks many more."""
+    _check(case, session, member, admin)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@schema.parametrize()
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+def test_every_answer_is_one_that_is_described_for_long(
+    case: schemathesis.Case, session: requests.Session, member: dict[str, str], admin: dict[str, str]
+) -> None:
+    _check(case, session, member, admin)
+
+
+def _check(case: schemathesis.Case, session: requests.Session, member: dict[str, str], admin: dict[str, str]) -> None:
     _let_it_end(case)
     case.call_and_validate(checks=CHECKS, headers=admin, session=session, timeout=240)
     case.call_and_validate(checks=AGAIN, headers=member, session=session, timeout=240)

@@ -14,7 +14,7 @@ from windlass.images.report import Report
 from windlass.images.sync import Choices, synchronise
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def lab() -> Iterator[Lab]:
     with a_lab() as cluster:
         yield cluster

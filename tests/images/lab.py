@@ -1,6 +1,6 @@
 """A small cluster of real nodes: an sshd each, and behind it a Docker Engine or a containerd of its own.
 
-Engines live as long as the test session, for they take seconds to start; each test has a registry path of its own, and
+Engines live as long as the tests of this folder, for they take seconds to start; each test has a registry path of its own, and
 so images of its own.
 """
 

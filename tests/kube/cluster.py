@@ -162,6 +162,8 @@ class KubeCluster(Place):
         self.namespace = Namespace("mount", "net", script=self._inside_script())
         warden.watch(self._traces())
         pid, link = str(self.namespace.process.pid), f"v{self._slot.bridge}"
+        # The slot is ours, and so is what one before us left: its namespace lives on while a connection of it is closing.
+        subprocess.run([present.program("ip"), "link", "delete", link], check=False, capture_output=True)
         _ip("link", "add", link, "master", self._slot.bridge, "type", "veth", "peer", "name", "eth0", "netns", pid)
         _ip("link", "set", link, "up")
         # No way further than this machine: nothing is pulled from anywhere.

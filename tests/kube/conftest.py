@@ -1,4 +1,4 @@
-"""One cluster for the whole run, with the CRDs in it: an existing one when asked for, else our own."""
+"""One cluster for all tests here, with the CRDs in it: an existing one when asked for, else our own. It ends with the last."""
 
 import os
 import secrets
@@ -29,7 +29,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.write_sep("!", f"{LEFT_OUT} ({len(left_out)})", red=True, bold=True)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     if os.environ.get("USE_EXISTING_CLUSTER") == "true" and os.environ.get("KUBECONFIG"):
         yield ExistingCluster(Path(os.environ["KUBECONFIG"]), tmp_path_factory.mktemp("cluster"))
@@ -40,7 +40,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def installed(cluster: Cluster) -> Cluster:
     """With CRDs and the operator's rights, by the command that people use; the operator itself is each test's own."""
     said = Operator.say("operator", "install", f"--kubeconfig={cluster.kubeconfig}")
@@ -54,7 +54,7 @@ def installed(cluster: Cluster) -> Cluster:
     return cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def common_operator(installed: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
     """One for all tests that want any, with the rights of the Deployment's service account; started when first wanted."""
     common = Operator(installed, tmp_path_factory.mktemp("operator"))

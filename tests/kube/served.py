@@ -36,7 +36,7 @@ class ClusterServer(WindlassServer):
 
     def job(self, name: str) -> dict[str, Any]:
         """Its status."""
-        status: dict[str, Any] = self.cli("get", "job", name, "-o", "json").json()["status"]
+        status: dict[str, Any] = dict(self.client().job(name)["status"])
         return status
 
     def run(self, name: str, script: str, *options: str, check: bool = True) -> Any:
