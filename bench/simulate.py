@@ -20,6 +20,7 @@ from windlass.core.foresight.why import why
 from windlass.core.model.facts import RunStarted
 from windlass.core.model.ids import Millis, TenantId
 from windlass.core.model.submission import Submission
+from windlass.core.model.tenant import Quota
 from windlass.core.world.facts import observe
 from windlass.core.world.place import place
 from windlass.core.world.submit import submit
@@ -33,12 +34,14 @@ ASKED = 200
 LOOK_MS = 50
 NOW = Millis(1_000_000_000_000)
 TENANTS = tuple(TenantId(f"t{at}") for at in range(100))
+UNLIMITED = Quota()
+LIMITED = Quota(jobs=10, workers=3)
+"""Every tenant comes to the end of it, most of them of the nodes they may be on, with room on others."""
 
 
 def main() -> list[Figure]:
     world, chance = a_full_world(), random.Random(3)
-    waiting = [job for job in world.tables.jobs.values() if job.is_waiting]
-    whys = [cost(lambda: why(world, chance.choice(waiting), now=NOW)) for _ in range(ASKED)]
+    whys, limited = what_why_costs(world), what_why_costs(a_full_world(LIMITED))
     plans = [
         cost(lambda: plan(world, chance.choice(TENANTS), [wish(chance)], ids=[a_job_id()], now=NOW))
         for _ in range(ASKED)
@@ -47,6 +50,7 @@ def main() -> list[Figure]:
     return [
         at_least("simulated job events", events_a_minute(), EVENTS_A_MINUTE, 1.0, unit="a minute", beside=beside),
         at_most("why, 99th of a hundred", at_99(whys), LOOK_MS, 1.0, unit="ms", beside=beside),
+        at_most("why, every tenant at its quota", at_99(limited), LOOK_MS, 1.0, unit="ms", beside=beside),
         at_most("plan, 99th of a hundred", at_99(plans), LOOK_MS, 1.0, unit="ms", beside=beside),
     ]
 
@@ -60,10 +64,18 @@ def events_a_minute() -> float:
     return outcome.events / (time.process_time() - began) * 60
 
 
-def a_full_world() -> World:
-    """A hundred nodes that are full, and ten thousand jobs that wait."""
+def what_why_costs(world: World) -> list[float]:
+    chance = random.Random(3)
+    waiting = [job for job in world.tables.jobs.values() if job.is_waiting]
+    return [cost(lambda: why(world, chance.choice(waiting), now=NOW)) for _ in range(ASKED)]
+
+
+def a_full_world(quota: Quota = UNLIMITED) -> World:
+    """A hundred nodes that are full, or tenants that may have no more of them, and ten thousand jobs that wait."""
     chance = random.Random(2)
     world = a_world(*(a_node(f"n{at}", cpu=32_000, memory=128 * GIB) for at in range(100)), tenants=TENANTS)
+    for tenant in TENANTS:
+        world.set_tenant(replace(world.tenant(tenant), quota=quota), now=NOW)
     while len(world.tables.queue) < QUEUED:
         for _ in range(QUEUED // 10):
             submit(world, chance.choice(TENANTS), wish(chance), job=a_job_id(), now=NOW)

@@ -11,7 +11,7 @@ from windlass.core.model.ids import Millis, NodeId, PoolId
 from windlass.core.model.node import NodeState
 from windlass.core.world.workers import drain, join_node
 from windlass.testing.provisioner import MemoryProvisioner
-from windlass.wire.pooling import PoolManifest, PoolMetrics, ScalingHistory
+from windlass.wire.pooling import DeletedPool, PoolManifest, PoolMetrics, ScalingHistory
 
 pytestmark = pytest.mark.anyio
 
@@ -238,6 +238,35 @@ async def test_scaling_by_hand_is_told_in_the_history(api: ApiHome, admin: dict[
     assert (refused.status_code, refused.json()["code"]) == (400, "pool-bounds")
     busy = await api.client.delete(f"{POOLS}/grow", headers=admin)
     assert (busy.status_code, busy.json()["code"]) == (409, "pool-busy")
+
+
+async def test_a_lowered_maximum_gives_the_surplus_back_and_tells_it_in_the_history(
+    api: ApiHome, admin: dict[str, str]
+) -> None:
+    await api.client.post(POOLS, json=document(paused=True), headers=admin)
+    await api.client.post(f"{POOLS}/grow/scale", json={"workers": 2}, headers=admin)
+    await api.client.patch(f"{POOLS}/grow", json={"spec": {"scaling": {"max": 1}}}, headers=admin)
+    seen = (await api.client.get(f"{POOLS}/grow/metrics")).json()
+    assert (seen["coming"], seen["ending"]) == (1, 1)
+    newest, _ = (await api.client.get(f"{POOLS}/grow/scaling/history")).json()["items"]
+    assert (newest["by"], newest["rule"]) == (-1, "more than the maximum, 1")
+
+
+async def test_a_deleted_pool_leaves_the_quotas_that_name_it_and_says_whose(
+    api: ApiHome, admin: dict[str, str]
+) -> None:
+    await api.client.post(POOLS, json=document(paused=True), headers=admin)
+    acme = {
+        "apiVersion": "windlass.dev/v1",
+        "kind": "Tenant",
+        "metadata": {"name": "acme"},
+        "spec": {"quota": {"pools": ["local", "grow"]}},
+    }
+    assert (await api.client.post("/api/v1/tenants", json=acme, headers=admin)).status_code == 201
+    gone = await api.client.delete(f"{POOLS}/grow", headers=admin)
+    assert DeletedPool.model_validate_json(gone.content).left_quotas_of == ["acme"]
+    left = await api.client.get("/api/v1/tenants/acme", headers=admin)
+    assert left.json()["spec"]["quota"]["pools"] == ["local"]
 
 
 async def test_a_pool_made_anew_has_no_history_of_its_namesake(api: ApiHome, admin: dict[str, str]) -> None:

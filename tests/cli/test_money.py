@@ -163,6 +163,20 @@ def test_a_drain_says_what_is_left_and_waits_if_it_is_asked_to(stub: Stub, windl
     assert windlass("nodes", "drain", "n1", "--wait").stdout == "node/n1 drained\n"
 
 
+def test_a_pool_that_is_deleted_says_whose_quotas_named_it(stub: Stub, windlass: Invoke) -> None:
+    def gone(name: str, *tenants: str) -> None:
+        stub.script(f"DELETE /api/v1/pools/{name}", (202, {"name": name, "leftQuotasOf": list(tenants)}))
+
+    gone("a")
+    gone("b", "acme")
+    gone("c", *(f"t{at}" for at in range(7)))
+    assert windlass("pools", "delete", "a", "b", "c").stdout.splitlines() == [
+        "pool/a deleted",
+        "pool/b deleted; no longer in the quota of acme",
+        "pool/c deleted; no longer in the quotas of t0, t1, t2, t3, t4 and 2 more",
+    ]
+
+
 def test_what_held_a_pool_back_again_and_again_is_one_line_of_its_history(stub: Stub, windlass: Invoke) -> None:
     seen = {"ready": 1, "coming": 0, "idle": 0, "depth": 7}
     held = {"by": 0, "wanted": 3, "rule": "depth 7 of 1", "held": ["cooldown, 9 s left"], "seen": seen}

@@ -63,8 +63,18 @@ def test_a_pool_goes_when_the_quota_names_another_that_stays() -> None:
     may_use(world, ACME, GROW, LOCAL)
     delete_pool(world, GROW, now=START)
     asks_for(world, ACME)
+
+
+def test_a_pool_that_goes_leaves_every_quota_so_that_no_namesake_is_let_in() -> None:
+    world = a_growing_world(ACME, BETA)
+    may_use(world, ACME, GROW, LOCAL)
+    before = world.number
+    assert delete_pool(world, GROW, now=START) == [ACME]
+    assert world.number == before + 1, "one decision"
+    assert world.tenant(ACME).quota.pools == (LOCAL,)
     create_pool(world, a_pool(), None, now=START)
-    asks_for(world, ACME, GROW)
+    assert refusal(world, ACME, GROW).faults[0].message == "its tenant may use pool local, not pool grow"
+    asks_for(world, BETA, GROW)
 
 
 def test_a_job_of_a_tenant_whose_pools_are_gone_is_refused_with_the_command_that_helps() -> None:

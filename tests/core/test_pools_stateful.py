@@ -10,9 +10,9 @@ from windlass.core.errors import WindlassError
 from windlass.core.model.ids import LOCAL_TENANT, Millis, NodeId, PoolId, TenantId
 from windlass.core.model.pool import Change, Pool, WorkerState
 from windlass.core.model.resources import NOTHING
-from windlass.core.world.growth import give_up, scale, scale_by_hand
+from windlass.core.world.growth import change_pool, give_up, scale, scale_by_hand
 from windlass.core.world.place import place
-from windlass.core.world.pools import change_pool, create_pool
+from windlass.core.world.pools import create_pool
 from windlass.core.world.records import KEPT, Table, decode, encode
 from windlass.core.world.submit import submit
 from windlass.core.world.workers import bury, cordon, drain, is_busy, join_node, uncordon
@@ -43,6 +43,7 @@ class Pools(RuleBasedStateMachine):
         """Workers that the provider really has."""
         self.changes: list[Change] = []
         self.is_closed = False
+        self.workers_max = SCALING["workers_max"]
         self.labels: dict[PoolId, Labels] = {}
         self.durable: dict[tuple[Table, str], bytes | None] = {}
 
@@ -129,7 +130,7 @@ class Pools(RuleBasedStateMachine):
     def scale_by_hand(self, workers: int) -> None:
         """Past cooldowns, so it is no change of the autoscaler's; but never past the maximum, nor by ending a busy one."""
         busy = {worker for worker in self.world.tables.fleet.workers if is_busy(self.world, worker)}
-        step = scale_by_hand(self.world, GROW, workers, now=self.now)
+        step = scale_by_hand(self.world, GROW, min(workers, self.workers_max), now=self.now)
         assert step.verdict.by >= 0 or not busy & {NodeId(name) for name in step.workers}
 
     # — the provider —
@@ -170,10 +171,21 @@ class Pools(RuleBasedStateMachine):
         self.labels[pool] = labels
         self._change(pool)
 
+    @rule(workers_max=st.integers(1, 3))
+    def change_maximum(self, workers_max: int) -> None:
+        """Lowered, the surplus is on its way out at once. Raised, it may not take what runs hold on the machine's own node."""
+        before, self.workers_max = self.workers_max, workers_max
+        try:
+            self._change(GROW)
+        except WindlassError as refused:
+            assert (refused.code, workers_max > before) == ("pool-invalid", True)  # noqa: PT017
+            self.workers_max = before
+
     def _change(self, pool: PoolId) -> None:
         labels, tenants = self.labels.get(pool, ()), (ACME,) if self.is_closed else ()
         if pool == GROW:
-            change_pool(self.world, a_pool(labels=labels, tenants=tenants, **SCALING), None, now=self.now)
+            scaling = {**SCALING, "workers_max": self.workers_max}
+            change_pool(self.world, a_pool(labels=labels, tenants=tenants, **scaling), None, now=self.now)
         else:
             change_pool(self.world, Pool(id=pool, labels=labels), None, now=self.now)
 
@@ -203,7 +215,9 @@ class Pools(RuleBasedStateMachine):
 
     @invariant()
     def never_more_than_the_maximum(self) -> None:
-        assert len(self.world.tables.fleet.workers) <= 3
+        workers = self.world.tables.fleet.workers.values()
+        assert len(workers) <= 3
+        assert sum(worker.state is not WorkerState.ENDING for worker in workers) <= self.workers_max
         assert self.made <= set(self.world.tables.fleet.workers), "a worker that nobody knows of"
 
     @invariant()

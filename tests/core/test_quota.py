@@ -10,6 +10,7 @@ from windlass.core.model.ids import Millis, NodeId, PoolId, TenantId
 from windlass.core.model.job import Job
 from windlass.core.model.money import Micros
 from windlass.core.model.node import Node
+from windlass.core.model.pool import Pool
 from windlass.core.model.resources import Resources
 from windlass.core.model.run import Run, RunState
 from windlass.core.model.spending import DayTotal, PoolTotal
@@ -17,7 +18,9 @@ from windlass.core.model.submission import Submission
 from windlass.core.model.tenant import Budget, Quota, QuotaPolicy, Tenant
 from windlass.core.world.expiry import expire
 from windlass.core.world.facts import observe
+from windlass.core.world.gate import WORKERS_USED
 from windlass.core.world.place import place
+from windlass.core.world.pools import change_pool, create_pool
 from windlass.core.world.records import Table
 from windlass.core.world.requests import cancel
 from windlass.core.world.spending import total_id
@@ -26,6 +29,7 @@ from windlass.core.world.world import World
 from windlass.testing.builders import GIB, a_job_id, a_node, a_submission, a_world
 
 NOW = Millis(1_800_000_000_000)
+HOUR_MS = Millis(3_600_000)
 ACME = TenantId("acme")
 OTHER = TenantId("other")
 
@@ -122,6 +126,77 @@ def test_a_tenant_at_its_limit_holds_nobody_else_up() -> None:
     assert set(others) < set(placed)
     assert len(placed) == 4
     assert world.tables.queue.held(ACME)[0][0] == "quota-jobs: 1 of 1 jobs used, 1 more asked for"
+
+
+@pytest.mark.parametrize("quota", [CPU, Quota(workers=1)], ids=["at its cores", "on as many nodes as it may be"])
+def test_when_the_first_of_a_held_tenant_is_cancelled_the_next_is_asked(quota: Quota) -> None:
+    nodes = [a_node(name, cpu=2000, memory=64 * GIB) for name in ("n1", "n2")]
+    world = a_home(QuotaPolicy.QUEUE, quota, *nodes)
+    ask(world, cpu=1500)
+    assert len(place(world, now=NOW)) == 1
+    first, second = ask(world, cpu=1000), ask(world, cpu=500)
+    assert place(world, now=NOW) == []
+    cancel(world, ACME, first.id, now=NOW)
+    assert [run.job for run in place(world, now=NOW)] == [second.id]
+
+
+def test_a_job_that_becomes_the_first_of_a_held_tenant_by_its_deadline_is_asked() -> None:
+    world = a_home(QuotaPolicy.QUEUE, CPU)
+    ask(world, cpu=1500)
+    assert len(place(world, now=NOW)) == 1
+    ask(world, cpu=1000)
+    urgent = submit(world, ACME, replace(a_submission(cpu=500), sla_ms=HOUR_MS), job=a_job_id(), now=NOW)[0]
+    assert place(world, now=NOW) == []
+    late = Millis(NOW + HOUR_MS)
+    expire(world, now=late)
+    assert [run.job for run in place(world, now=late)] == [urgent.id]
+
+
+def test_a_job_with_a_deadline_that_comes_first_to_a_held_tenant_is_asked() -> None:
+    world = a_home(QuotaPolicy.QUEUE, CPU)
+    ask(world, cpu=1500)
+    ask(world, cpu=1000)
+    assert len(place(world, now=NOW)) == 1
+    wanted = replace(a_submission(cpu=500), sla_ms=HOUR_MS, priority=1)
+    first = submit(world, ACME, wanted, job=a_job_id(), now=NOW)[0]
+    assert [run.job for run in place(world, now=NOW)] == [first.id]
+
+
+def test_a_tenant_that_waits_for_room_on_its_own_nodes_is_not_asked_about_others() -> None:
+    nodes = [a_node(name, cpu=2000, memory=64 * GIB) for name in ("n1", "n2")]
+    world = a_home(QuotaPolicy.QUEUE, Quota(workers=1), *nodes)
+    ask(world, cpu=1000)
+    (mine,) = place(world, now=NOW)
+    beside, away = (submit(world, OTHER, a_submission(cpu=cpu), job=a_job_id(), now=NOW)[0] for cpu in (1000, 2000))
+    running = {run.job: run for run in place(world, now=NOW)}
+    assert (running[beside.id].node, running[away.id].node != mine.node) == (mine.node, True)
+    waiting = ask(world, cpu=1000)
+    assert place(world, now=NOW) == []
+    end(world, running[away.id])
+    world.tables.let_go_for_room()
+    assert world.tables.queue.held(ACME) == WORKERS_USED, "what has grown is no node of its own"
+    assert place(world, now=NOW) == []
+    end(world, running[beside.id])
+    assert [run.job for run in place(world, now=NOW)] == [waiting.id]
+
+
+def test_a_tenant_that_waits_for_room_on_its_own_nodes_is_asked_when_its_pools_change() -> None:
+    ours, theirs = PoolId("ours"), PoolId("theirs")
+    labelled = (("disk", "fast"),)
+    nodes = [
+        replace(a_node(name, cpu=4000, memory=64 * GIB), pool=pool) for name, pool in (("n1", ours), ("n2", theirs))
+    ]
+    world = a_home(QuotaPolicy.QUEUE, Quota(workers=1), *nodes)
+    create_pool(world, Pool(id=ours), None, now=NOW)
+    create_pool(world, Pool(id=theirs, labels=labelled), None, now=NOW)
+    submit(world, ACME, replace(a_submission(cpu=1000), pools=(ours,)), job=a_job_id(), now=NOW)
+    assert len(place(world, now=NOW)) == 1
+    wanted = replace(a_submission(cpu=1000), node_labels=labelled)
+    waiting, _ = submit(world, ACME, wanted, job=a_job_id(), now=NOW)
+    assert place(world, now=NOW) == []
+    assert world.tables.queue.held(ACME) == WORKERS_USED
+    change_pool(world, Pool(id=ours, labels=labelled), None, now=NOW)
+    assert [(run.job, run.node) for run in place(world, now=NOW)] == [(waiting.id, "n1")]
 
 
 def test_under_queue_so_many_may_wait() -> None:

@@ -47,6 +47,13 @@ def test_the_minimum_is_held_at_once_even_in_a_cooldown() -> None:
     assert judge(a_scaling(workers_min=3), Seen(ready=1), just_grown, NOW).by == 2
 
 
+def test_the_minimum_comes_at_the_pools_rate_and_that_is_named() -> None:
+    verdict = judge(a_scaling(workers_min=3, up_per_minute=1), Seen(), [], NOW)
+    assert (verdict.by, verdict.wanted, verdict.held) == (1, 3, ("at most 1 more a minute",))
+    by_hand = judge(a_scaling(workers_min=3, up_per_minute=0), Seen(), [], NOW)
+    assert (by_hand.by, by_hand.held) == (0, ("at most 0 more a minute",))
+
+
 def test_a_schedule_raises_the_floor_and_is_named() -> None:
     verdict = judge(a_scaling(), Seen(ready=1, scheduled=4), [], NOW)
     assert (verdict.by, verdict.rule) == (3, "schedule: at least 4")

@@ -108,9 +108,9 @@ async def change_pool(request: Request, here: Here, caller: Admin, name: Name) -
 
 @router.delete("/pools/{name}", status_code=202, response_model=pooling.DeletedPool)
 async def delete_pool(here: Here, caller: Admin, name: Name) -> Response:
-    """Refused while it has nodes or workers."""
-    revision = await here.plane.pools.delete(PoolId(name))
-    return answer({"name": name}, status=202, revision=revision)
+    """Refused while it has nodes or workers, or a tenant may use no other. It leaves the quotas that name it."""
+    named, revision = await here.plane.pools.delete(PoolId(name))
+    return answer({"name": name, "leftQuotasOf": named}, status=202, revision=revision)
 
 
 @router.post("/pools/{name}/scale", response_model=pooling.ScalingItem, openapi_extra=json_body(pooling.ScaleRequest))

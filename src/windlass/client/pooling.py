@@ -41,8 +41,8 @@ class Pooling:
         body = _ENCODER.encode({"spec": spec})
         return cast(Document, self._transport.call("PATCH", _pool(name), body=body, may_repeat=True).json())
 
-    def delete_pool(self, name: str) -> None:
-        self._transport.call("DELETE", _pool(name))
+    def delete_pool(self, name: str) -> Document:
+        return cast(Document, self._transport.call("DELETE", _pool(name)).json())
 
     def pool_metrics(self, name: str) -> Document:
         return cast(Document, self._transport.call("GET", f"{_pool(name)}/metrics").json())

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from windlass.control.brain import Brain
 from windlass.control.tallies import Tallies
-from windlass.core.model.ids import Millis, NodeId, PoolId
+from windlass.core.model.ids import Millis, NodeId, PoolId, TenantId
 from windlass.core.model.money import PriceBook
 from windlass.core.model.node import Node
 from windlass.core.model.pool import Pool, Worker
@@ -80,13 +80,13 @@ class Pools:
 
         def verb(now: Millis) -> Pool:
             changed, prices = edit(self.find(pool), self.prices(pool))
-            return pools.change_pool(self._world, self._equipped(changed), prices, now=now)
+            return growth.change_pool(self._world, self._equipped(changed), prices, now=now)
 
         return await self._brain.decide(verb)
 
-    async def delete(self, pool: PoolId) -> int:
-        _, revision = await self._brain.decide(lambda now: pools.delete_pool(self._world, pool, now=now))
-        return revision
+    async def delete(self, pool: PoolId) -> tuple[list[TenantId], int]:
+        """Whose quotas named it until now."""
+        return await self._brain.decide(lambda now: pools.delete_pool(self._world, pool, now=now))
 
     async def scale(self, pool: PoolId, workers: int) -> tuple[ScalingStep, int]:
         return await self._brain.decide(lambda now: growth.scale_by_hand(self._world, pool, workers, now=now))

@@ -1,8 +1,9 @@
 """How many workers should a dynamic pool have now? A pure step: what is seen in, one explained decision out.
 
-The floor (minimum, schedule) is held at once. Beyond it, any trigger at its upper mark grows the pool and all at their lower
-marks shrink it, bounded by cooldowns and by how many a minute; every bound that bit is named. Only idle workers are ever given
-back, so what is counted as removable is what the World says is idle.
+The floor (minimum, schedule) is held without waiting for a cooldown. Beyond it, any trigger at its upper mark grows the pool and
+all at their lower marks shrink it, bounded by cooldowns. How many a minute bounds all of it, the floor too: it is what a provider
+can bear. Every bound that bit is named. Only idle workers are ever given back, so what is counted as removable is what the World
+says is idle.
 """
 
 from collections.abc import Sequence

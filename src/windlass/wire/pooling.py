@@ -57,6 +57,8 @@ class PoolList(Shape):
 
 class DeletedPool(Shape):
     name: str
+    left_quotas_of: list[str]
+    """Tenants whose quotas named it, and others; they no longer do."""
 
 
 class PoolMetrics(Shape):

@@ -3,6 +3,7 @@
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -125,6 +126,24 @@ def test_the_command_prints_the_table_and_the_curves_and_writes_what_it_was_aske
     again = simulated(str(saved), "--variant", "wfq", "-o", "json")
     assert again.exception is None
     assert msgspec.json.decode(again.stdout)["jobs"] == 80
+
+
+def test_a_saved_trace_comes_to_the_same_on_the_same_cluster_deadlines_included(tmp_path: Path) -> None:
+    saved = tmp_path / "a.swf"
+    variants = ("--variant", "wfq", "--variant", "deadlines", "-o", "json")
+    first = simulated("--generate", "400", "--nodes", "1", "--cores", "16", "--save", str(saved), *variants)
+    again = simulated(str(saved), "--pool", "pool-1=1x16:64Gi", *variants)
+    told, retold = (_without_names(msgspec.json.decode(done.stdout)) for done in (first, again))
+    assert all(one["due"] for one in told)
+    assert retold == told
+
+
+def _without_names(report: dict[str, Any]) -> list[dict[str, Any]]:
+    """Tenants have numbers in that format, in the order of their names."""
+    for one in report["figures"]:
+        for tenant in one["tenants"]:
+            del tenant["tenant"]
+    return list(report["figures"])
 
 
 @pytest.mark.parametrize(

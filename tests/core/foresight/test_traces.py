@@ -166,6 +166,28 @@ def test_a_trace_that_was_written_is_read_back_with_the_same_jobs() -> None:
     assert [job.tenant[1:] for job in back.jobs] == [job.tenant.rpartition("-")[2] for job in made.jobs]
 
 
+def test_deadlines_and_priorities_are_written_and_read_back() -> None:
+    made = generate(Making(jobs=300, tenants=5))
+    jobs = tuple(replace(job, priority=at % 3 - 1) for at, job in enumerate(made.jobs))
+    back = read_swf(write_swf(replace(made, jobs=jobs)))
+    assert any(job.due_ms for job in jobs)
+    assert [(job.due_ms, job.priority) for job in back.jobs] == [(job.due_ms, job.priority) for job in jobs]
+
+
+def test_what_a_comment_says_of_a_job_is_of_the_next_line_only() -> None:
+    said = ["; Job 1: dueMs=60000 priority=2", swf(), swf(), "; Job 9: dueMs=60000", swf(number=2), "; Job 3: hello"]
+    trace = read_swf([*said, swf(number=3)])
+    assert [(job.due_ms, job.priority) for job in trace.jobs] == [(60_000, 2), (None, 0), (None, 0), (None, 0)]
+
+
+@pytest.mark.parametrize("word", ["dueMs=0", "dueMs=9999999999999999", "priority=99999999", "priority=-99999999"])
+def test_a_deadline_or_priority_that_cannot_be_meant_is_refused_with_its_line(word: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        read_swf([swf(), f"; Job 2: {word}", swf(number=2)])
+    (fault,) = refused.value.faults
+    assert (fault.field, word.partition("=")[0] in fault.message) == ("line 2", True)
+
+
 def test_a_made_up_trace_has_the_shape_of_published_ones() -> None:
     trace = generate(Making(jobs=20_000, tenants=50, nodes=8))
     spans = sorted(job.ran_ms for job in trace.jobs)

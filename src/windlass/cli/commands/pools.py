@@ -14,6 +14,8 @@ from windlass.client.client import Client
 from windlass.client.documents import Document
 
 _LOOK_SECONDS = 0.5
+_NAMED_MAX = 5
+"""Tenants named in one line."""
 
 
 @click.group()
@@ -140,12 +142,15 @@ def history(ctx: click.Context, name: str, limit: int, form: str) -> None:
 @click.argument("names", nargs=-1, required=True)
 @click.pass_context
 def delete(ctx: click.Context, names: tuple[str, ...]) -> None:
-    """Delete pools that have no nodes and no workers."""
+    """Delete pools that have no nodes and no workers. Quotas that name one, beside others, no longer do."""
     client = client_of(ctx)
 
     def one(name: str) -> str:
-        client.delete_pool(name)
-        return "deleted"
+        named = client.delete_pool(name).get("leftQuotasOf", [])
+        if not named:
+            return "deleted"
+        who = ", ".join(named[:_NAMED_MAX]) + f" and {len(named) - _NAMED_MAX} more" * (len(named) > _NAMED_MAX)
+        return f"deleted; no longer in the quota{'s' * (len(named) != 1)} of {who}"
 
     each(ctx, "pool", names, one)
 

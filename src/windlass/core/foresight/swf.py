@@ -2,6 +2,8 @@
 
 The machine is taken as the format means it: processors are interchangeable, so a partition becomes one pool with one node of all
 its processors, unless the caller knows the nodes better. The run time is what was measured, the requested time what was announced.
+
+It knows neither deadlines nor priorities: what we write has them in a comment before a job's line, which others pass over.
 """
 
 import re
@@ -9,7 +11,10 @@ from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Final
 
+from msgspec.structs import replace
+
 from windlass.core.foresight.trace import JOBS_MAX, LineFaults, SimPool, Trace, TracedJob, in_order
+from windlass.core.model.bounds import PRIORITY
 from windlass.core.model.ids import Millis, PoolId, TenantId
 from windlass.core.model.resources import Resources
 
@@ -19,6 +24,7 @@ _NUMBER: Final = re.compile(r"-?\d{1,15}(\.\d{1,9})?", re.ASCII)
 _ANY_NUMBER: Final = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 _HEADER: Final = re.compile(r";\s*(MaxProcs|MaxNodes)\s*:\s*([^\s(]*)", re.ASCII)
 """Words may follow the number: the format has the sizes of partitions there, in parentheses."""
+_OF_JOB: Final = re.compile(r"; Job (\d{1,15}):(?: dueMs=(\d{1,18}))?(?: priority=(-?\d{1,9}))?", re.ASCII)
 _SECONDS_MAX: Final = 100 * 366 * 86_400
 _PROCESSORS_MAX: Final = 10_000_000
 _DIGITS_MAX: Final = 15
@@ -26,6 +32,9 @@ _KIB: Final = 1024
 _SUBMIT, _RUN, _PROCS, _MEMORY = 1, 3, 4, 6
 _PROCS_ASKED, _TIME_ASKED, _MEMORY_ASKED = 7, 8, 9
 _USER, _GROUP, _QUEUE, _PARTITION = 11, 12, 14, 15
+_Beside = tuple[int, Millis | None, int]
+"""The job's number, its deadline and its priority, out of the comment before its line."""
+_NOTHING_BESIDE: Final[_Beside] = (-1, None, 0)
 _SHORTEST_MS: Final = 500
 """The format counts whole seconds: 0 is something below one."""
 
@@ -45,16 +54,20 @@ def read_swf(lines: Iterable[str], *, tenant_by: TenantBy = TenantBy.USER) -> Tr
     """Invalid with the line numbers of what is wrong. Lines that end in nothing to run are counted and left out."""
     faults, header = LineFaults(), dict[str, int]()
     jobs: list[TracedJob] = []
-    left_out = 0
+    left_out, beside = 0, _NOTHING_BESIDE
     for number, line in enumerate(lines, start=1):
         text = line.strip()
         if not text or text.startswith(";"):
             _note_header(text, number, header, faults)
+            beside = _beside(text, number, faults)
             continue
-        values = _numbers(text, number, faults)
+        values, (of, due_ms, priority) = _numbers(text, number, faults), beside
+        beside = _NOTHING_BESIDE
         if values is None:
             continue
         job = _job(values, _TENANT_COLUMN[tenant_by])
+        if job is not None and of == values[0]:
+            job = replace(job, due_ms=due_ms, priority=priority)
         if job is None:
             left_out += 1
         elif len(jobs) >= JOBS_MAX:
@@ -82,6 +95,10 @@ def write_swf(trace: Trace) -> Iterator[str]:
         asked = -1 if job.expected_ms is None else -(-job.expected_ms // 1000)
         partition = pools[job.pools[0]] if job.pools and len(pools) > 1 else -1
         seconds = -(-job.ran_ms // 1000)
+        due = f" dueMs={job.due_ms}" if job.due_ms else ""
+        priority = f" priority={job.priority}" if job.priority else ""
+        if due or priority:
+            yield f"; Job {number}:{due}{priority}"
         yield (
             f"{number} {job.at // 1000} -1 {seconds} {cpus} -1 -1 {cpus} {asked} {memory} 1 "
             f"{tenants[job.tenant]} -1 -1 -1 {partition} -1 -1"
@@ -100,6 +117,20 @@ def _note_header(text: str, number: int, header: dict[str, int], faults: LineFau
         faults.add(number, f"{matched[1]} is not a whole number up to {_PROCESSORS_MAX:,}: {word[:40]!r}")
     else:
         header[matched[1]] = int(word)
+
+
+def _beside(text: str, number: int, faults: LineFaults) -> _Beside:
+    """What a comment says of the job in the next line; nothing, where it is not one of ours."""
+    matched = _OF_JOB.fullmatch(text[:LINE_MAX])
+    if matched is None:
+        return _NOTHING_BESIDE
+    due = int(matched[2]) if matched[2] is not None else None
+    priority = int(matched[3] or 0)
+    if due is not None and not 0 < due <= _SECONDS_MAX * 1000:
+        faults.add(number, f"dueMs is not a number of milliseconds that can be meant: {due}")
+    if not PRIORITY.holds(priority):
+        faults.add(number, f"priority is not between {PRIORITY.least} and {PRIORITY.most}: {priority}")
+    return int(matched[1]), Millis(due) if due is not None else None, priority
 
 
 def _numbers(text: str, number: int, faults: LineFaults) -> list[int] | None:

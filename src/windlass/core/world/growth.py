@@ -4,6 +4,7 @@ What is looked at grows with the pool's workers and with the shapes that found n
 knows how many of its jobs wait. Only those that wait for room count; a tenant held at its own quota needs no worker.
 """
 
+from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
@@ -12,11 +13,13 @@ from msgspec.structs import replace
 from windlass.core.errors import Conflict, Invalid
 from windlass.core.fairness.lanes import Band
 from windlass.core.model.ids import Millis, NodeId, PoolId
+from windlass.core.model.money import PriceBook
 from windlass.core.model.node import Node
 from windlass.core.model.pool import Change, Growth, Measure, Pool, Scaling, Worker, WorkerState
 from windlass.core.model.resources import NOTHING, Resources
 from windlass.core.model.spans import spoken
 from windlass.core.scaling import ScalingStep, Seen, Verdict, judge
+from windlass.core.world.pools import change_pool as set_pool
 from windlass.core.world.pools import find_pool
 from windlass.core.world.records import Table
 from windlass.core.world.workers import drain as drain_node
@@ -87,6 +90,38 @@ def drain(world: World, node: NodeId, *, now: Millis) -> Node:
         return drain_node(world, node, now=now)
 
 
+def change_pool(world: World, pool: Pool, prices: PriceBook | None, *, now: Millis) -> Pool:
+    """As an admin says. What is beyond its maximum then is on its way out by the same decision, also when it is paused."""
+    with world.decision(now):
+        changed = set_pool(world, pool, prices, now=now)
+        if changed.scaling is not None:
+            _drain_surplus(world, changed, changed.scaling, now)
+    return changed
+
+
+def _drain_surplus(world: World, pool: Pool, scaling: Scaling, now: Millis) -> None:
+    """Past cooldowns and rates, and busy ones too: those end their runs first, but take no other."""
+    seen, most = look(world, pool, scaling, now=now), scaling.workers_max
+    if seen.size <= most:
+        return
+    leaving = _emptiest(world, pool)[: seen.size - most]
+    for worker in leaving:
+        end_worker(world, worker, now=now)
+    verdict = Verdict(by=-len(leaving), rule=f"more than the maximum, {most}", wanted=most)
+    _tell_change(world, pool, seen, verdict, [worker.id for worker in leaving], now)
+
+
+def _emptiest(world: World, pool: Pool) -> list[Worker]:
+    """Those that are not there yet, newest first; then by the runs on them, and as the idle ones are chosen."""
+    fleet = world.tables.fleet
+    workers = fleet.workers_of(pool.id)
+    coming = [worker for worker in workers if worker.state is WorkerState.ASKED]
+    ready = [worker for worker in workers if worker.state is WorkerState.READY]
+    coming.sort(key=lambda one: (-one.asked_at, one.id))
+    ready.sort(key=lambda one: (_live(world, one), -one.runs, fleet.idle_since(one), one.id))
+    return [*coming, *ready]
+
+
 def count_use(world: World, node: NodeId, now: Millis) -> None:
     """Part of the decision that places a run there. With the last it may have, a worker is on its way out."""
     fleet = world.tables.fleet
@@ -132,7 +167,7 @@ def give_up(world: World, pool: PoolId, *, now: Millis) -> list[NodeId]:
 def look(world: World, pool: Pool, scaling: Scaling, *, now: Millis, scheduled: int = 0) -> Seen:
     workers = world.tables.fleet.workers_of(pool.id)
     ready = [worker for worker in workers if worker.state is WorkerState.READY]
-    idle = [worker for worker in ready if not _held(world, worker)]
+    idle = [worker for worker in ready if not _live(world, worker)]
     stale = [one for one in idle if world.tables.fleet.idle_since(one) + scaling.idle_ms <= now]
     depth, wait, needed = _queued(world, pool, scaling, now)
     return Seen(
@@ -154,9 +189,10 @@ def _dynamic(world: World, pool: PoolId) -> tuple[Pool, Scaling]:
     return found, found.scaling
 
 
-def _held(world: World, worker: Worker) -> bool:
+def _live(world: World, worker: Worker) -> int:
+    """Runs on it now."""
     slot = world.tables.places.slot(worker.id)
-    return slot is not None and slot.runs > 0
+    return slot.runs if slot is not None else 0
 
 
 def _load(world: World, ready: list[Worker]) -> tuple[tuple[Measure, int], ...]:
@@ -201,12 +237,19 @@ def _at_once(needs: Resources, worker: Resources) -> int:
 
 
 def _carry_out(world: World, pool: Pool, seen: Seen, verdict: Verdict, now: Millis) -> ScalingStep:
-    with world.decision(now) as number:
+    with world.decision(now):
         names = _ask(world, pool, verdict.by, now) if verdict.by > 0 else _give_back(world, pool, -verdict.by, now)
-        if verdict.by:
-            _note_change(world, pool, Change(at=now, by=verdict.by))
-        step = ScalingStep(pool=pool.id, number=number, at=now, seen=seen, verdict=verdict, workers=tuple(names))
-        world.put(Table.OUTBOX, step_key(step), step)
+        return _tell_change(world, pool, seen, verdict, names, now)
+
+
+def _tell_change(
+    world: World, pool: Pool, seen: Seen, verdict: Verdict, names: Sequence[NodeId], now: Millis
+) -> ScalingStep:
+    """Part of the decision that makes it."""
+    if verdict.by:
+        _note_change(world, pool, Change(at=now, by=verdict.by))
+    step = ScalingStep(pool=pool.id, number=world.number, at=now, seen=seen, verdict=verdict, workers=tuple(names))
+    world.put(Table.OUTBOX, step_key(step), step)
     return step
 
 
@@ -228,7 +271,7 @@ def _ask(world: World, pool: Pool, count: int, now: Millis) -> list[NodeId]:
 def _give_back(world: World, pool: Pool, count: int, now: Millis) -> list[NodeId]:
     """Of the idle ones those that served most, then those idle longest."""
     fleet = world.tables.fleet
-    idle = [one for one in fleet.workers_of(pool.id) if one.state is WorkerState.READY and not _held(world, one)]
+    idle = [one for one in fleet.workers_of(pool.id) if one.state is WorkerState.READY and not _live(world, one)]
     chosen = sorted(idle, key=lambda one: (-one.runs, fleet.idle_since(one), one.id))[:count]
     for worker in chosen:
         end_worker(world, worker, now=now)

@@ -1,6 +1,5 @@
 """Placement: whoever is next, onto a node, one numbered decision per job, until nothing fits."""
 
-from collections.abc import Collection
 from typing import Final
 
 from msgspec.structs import replace
@@ -29,6 +28,7 @@ from windlass.core.world.verdict import Hold, Start, Yields
 from windlass.core.world.world import World
 
 _PLACED: Final = JobEvent.PLACED
+_NO_ROOM: Final = Waiting(reasons=WORKERS_USED)
 
 
 def place(world: World, *, now: Millis, limit: int = 256) -> list[Run]:
@@ -94,16 +94,19 @@ def _readmit(world: World, job: Job, now: Millis) -> None:
 
 
 def _assign_among(
-    world: World, lane: Lane, job: Job, nodes: Collection[NodeId], start: Start, now: Millis
+    world: World, lane: Lane, job: Job, nodes: frozenset[NodeId], start: Start, now: Millis
 ) -> Run | None:
     """On the nodes its tenant is on already, because it may be on no more; None: there is no room on those now."""
-    spot = find_spot(world, lane, job, now, among=nodes)
+    tables = world.tables
+    slots = [slot for node in nodes if (slot := tables.places.slot(node)) is not None]
+    has_room = tables.places.could_use_any(lane.shape, slots)  # nearly never; then nobody asks what each of them lacks
+    spot = find_spot(world, lane, job, now, among=nodes) if has_room else _NO_ROOM
     if isinstance(spot, Spot):
         return _assign(world, lane, job, spot, start, now)
     if isinstance(spot, Yields):
-        world.tables.hold_for_promise(job.tenant, spot.reasons)
+        tables.hold_for_promise(job.tenant, spot.reasons)
     elif isinstance(spot, Waiting):
-        world.tables.hold_for_room(job.tenant, WORKERS_USED, None)
+        tables.hold_for_room(job.tenant, WORKERS_USED, None, on=nodes)
     return None
 
 
@@ -113,6 +116,7 @@ def _unpark(world: World) -> None:
     if tables.fleet.has_changed:
         tables.fleet.has_changed = False
         tables.forget_promise()  # its node may not be one for that job any more
+        tables.let_go_for_pools()
         for band in tables.queue.parked():
             tables.queue.unpark(band)
     if tables.has_other_nodes:

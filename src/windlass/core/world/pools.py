@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from windlass.core.errors import Conflict, Fault, Invalid, NotFound
 from windlass.core.model.amounts import cores, size
 from windlass.core.model.bounds import pool_faults
-from windlass.core.model.ids import Millis, PoolId
+from windlass.core.model.ids import Millis, PoolId, TenantId
 from windlass.core.model.money import PriceBook
 from windlass.core.model.pool import Pool
 from windlass.core.model.resources import Resources
@@ -47,8 +47,9 @@ def change_pool(world: World, pool: Pool, prices: PriceBook | None, *, now: Mill
     return _set(world, replace(pool, created_at=known.created_at), prices, now)
 
 
-def delete_pool(world: World, pool: PoolId, *, now: Millis) -> int:
-    """Refused while it has nodes or workers, or a tenant may use no other.
+def delete_pool(world: World, pool: PoolId, *, now: Millis) -> list[TenantId]:
+    """Refused while it has nodes or workers, or a tenant may use no other. The tenants whose quotas named it, and no longer do:
+    whoever makes another pool of that name says anew who may use it.
 
     Its history stays for as long as history is kept, and is not shown as a namesake's.
     """
@@ -56,12 +57,13 @@ def delete_pool(world: World, pool: PoolId, *, now: Millis) -> int:
     _check_empty(world, pool, _EMPTY_FIRST.format(pool=pool) if known.is_dynamic else _HAS_NODES)
     _check_unnamed(world, pool)
     with world.decision(now):
+        named = _unname(world, pool)
         _set_prices(world, pool, None)
         if pool in world.tables.fleet.growths:
             world.drop(Table.GROWTHS, pool)
         world.drop(Table.POOLS, pool)
         fit_ground(world, now)
-    return world.number
+    return named
 
 
 def find_pool(world: World, pool: PoolId) -> Pool:
@@ -120,7 +122,7 @@ def _check_empty(world: World, pool: PoolId, hint: str) -> None:
 
 
 def _check_unnamed(world: World, pool: PoolId) -> None:
-    """A quota goes on naming what is gone; where it names nothing else, every job of its tenant would be refused."""
+    """A quota that names none is one that lets its tenant use any: it is not for a deletion to open them."""
     stay = pool_ids(world) - {pool}
     named = sorted(one for one, allowed in world.tables.allowed.items() if pool in allowed and stay.isdisjoint(allowed))
     if not named:
@@ -132,6 +134,16 @@ def _check_unnamed(world: World, pool: PoolId) -> None:
         code="pool-in-quota",
         hint=f"{each}windlass tenants quota {name} --pool any, or --pool with one that stays",
     )
+
+
+def _unname(world: World, pool: PoolId) -> list[TenantId]:
+    """Part of a decision. At least one other stays in each: see `_check_unnamed`."""
+    named = sorted(one for one, allowed in world.tables.allowed.items() if pool in allowed)
+    for one in named:
+        tenant = world.tenant(one)
+        pools = tuple(other for other in tenant.quota.pools if other != pool)
+        world.set_tenant(replace(tenant, quota=replace(tenant.quota, pools=pools)), now=world.tables.now)
+    return named
 
 
 # — slices are cut from one machine: together they never come to more than it has —

@@ -12,7 +12,7 @@ class Standstill(Struct, frozen=True, kw_only=True):
     grown: frozenset[NodeId]
     has_other_nodes: bool
     has_other_pools: bool
-    short_of_room: frozenset[TenantId]
+    short_of_room: dict[TenantId, frozenset[NodeId]]
     makes_way: frozenset[TenantId]
     held_until: dict[TenantId, Millis]
     is_shut: bool

@@ -42,6 +42,7 @@ from windlass.core.world.standstill import Standstill
 from windlass.core.world.timers import Due, Timers
 
 _NO_TIME: Final = Millis(0)
+_ANYWHERE: Final[frozenset[NodeId]] = frozenset()
 _VOLUME_TTL: Final = Due.VOLUME_TTL
 K = TypeVar("K", bound=Hashable)
 R = TypeVar("R")
@@ -97,7 +98,8 @@ class Tables(Kept):
         """A node has come or changed since: what no node could ever take may have found one."""
         self.woken: list[JobId] | None = None
         """During a trial: jobs whose backoff has ended or whose deadline has come near in it, to be sent back."""
-        self._short_of_room: set[TenantId] = set()
+        self._short_of_room: dict[TenantId, frozenset[NodeId]] = {}
+        """Held until room grows: on these nodes, where it may be on no others; with none named, anywhere."""
         self._makes_way: set[TenantId] = set()
         self.held_until: dict[TenantId, Millis] = {}
         """Tenants with a timer that lets them try again."""
@@ -144,7 +146,7 @@ class Tables(Kept):
             grown=frozenset(self.grown),
             has_other_nodes=self.has_other_nodes,
             has_other_pools=self.fleet.has_changed,
-            short_of_room=frozenset(self._short_of_room),
+            short_of_room=dict(self._short_of_room),
             makes_way=frozenset(self._makes_way),
             held_until=dict(self.held_until),
             is_shut=self.reserve.is_shut,
@@ -157,7 +159,7 @@ class Tables(Kept):
         self.queue.end_trial()
         self.grown = set(before.grown)
         self.has_other_nodes, self.fleet.has_changed = before.has_other_nodes, before.has_other_pools
-        self._short_of_room = set(before.short_of_room)
+        self._short_of_room = dict(before.short_of_room)
         self._makes_way = set(before.makes_way)
         self.held_until = dict(before.held_until)
         self.reserve.is_shut = before.is_shut
@@ -174,10 +176,12 @@ class Tables(Kept):
             self.held_until[tenant] = until
             self.timers.add(until, Due.HOLD, tenant)
 
-    def hold_for_room(self, tenant: TenantId, reasons: Reasons, until: Millis | None) -> None:
-        """As `hold`; room that anybody frees may be what it waits for."""
+    def hold_for_room(
+        self, tenant: TenantId, reasons: Reasons, until: Millis | None, *, on: frozenset[NodeId] = _ANYWHERE
+    ) -> None:
+        """As `hold`; room that anybody frees may be what it waits for, or only what is freed `on` those nodes."""
         self.hold(tenant, reasons, until)
-        self._short_of_room.add(tenant)
+        self._short_of_room[tenant] = on
 
     def hold_for_promise(self, tenant: TenantId, reasons: Reasons) -> None:
         """As `hold_for_room`; there is some, on the nodes it may be on, but somebody who is first was promised it."""
@@ -185,11 +189,20 @@ class Tables(Kept):
         self._makes_way.add(tenant)
 
     def let_go_for_room(self) -> None:
+        """Those who could use what has grown. Who waits for nodes of its own is not asked about others: with every tenant at such
+        a limit, each end of a run would have all of them asked."""
+        grown, waiting = self.grown, self._short_of_room
+        for tenant in sorted(one for one, on in waiting.items() if not on or not on.isdisjoint(grown)):
+            self.queue.let_go(tenant)
+            del waiting[tenant]
+        self._makes_way.clear()
+        self.reserve.is_shut = False
+
+    def let_go_for_pools(self) -> None:
+        """Which nodes take whose jobs has changed: all who wait for room are asked again."""
         for tenant in sorted(self._short_of_room):
             self.queue.let_go(tenant)
         self._short_of_room.clear()
-        self._makes_way.clear()
-        self.reserve.is_shut = False
 
     # — one table each: put the new record in its place, keep what follows from it, answer the old one —
 
@@ -334,13 +347,14 @@ class Tables(Kept):
         if job.not_before > self.now:
             self.backing_off.add(job.id)
             self.timers.add(job.not_before, Due.BACKOFF, job.id)
-        elif job.due_at is None:
+            return
+        if job.due_at is None:
             self.queue.add(job)
-            self.queue.let_go(job.tenant)  # held for what its first job asks: this one may be the first now
         else:
             urgent = urgency(job, self.now)
             self.queue.add(job, self._level(urgent))
             self._note_urgency(job, urgent)
+        self.queue.let_go(job.tenant)  # held for what its first job asks: this one may be the first now
 
     def dequeue(self, job: Job) -> None:
         """A job that waits, out of its lane or out of its backoff."""
@@ -348,6 +362,7 @@ class Tables(Kept):
             self.backing_off.discard(job.id)
         else:
             self.queue.discard(job)
+            self.queue.let_go(job.tenant)  # another may be its first now
             if self.urgent:
                 self.urgent.pop(job.id, None)
 
@@ -357,6 +372,7 @@ class Tables(Kept):
         if urgent is Urgency.MISSED and self.urgent.get(job.id) is not urgent and not self.is_trial:
             self.missed += 1
         self.queue.boost(job, self._level(urgent))
+        self.queue.let_go(job.tenant)
         self._note_urgency(job, urgent)
 
     def _level(self, urgent: Urgency) -> int:
