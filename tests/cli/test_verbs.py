@@ -1,12 +1,16 @@
 """The verbs as a person uses them, against a stub server: what is sent, what is printed, which exit code."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pytest
 from tests.cli.conftest import Invoke
 from tests.cli.stub import Stub, a_job, ended, problem
 
 from windlass import __version__
+from windlass.cli import exits
 
 
 def test_run_streams_both_streams_and_returns_the_jobs_exit_code(stub: Stub, windlass: Invoke) -> None:
@@ -163,6 +167,46 @@ def test_cancel_does_the_rest_when_one_is_missing(stub: Stub, windlass: Invoke) 
     assert result.exit_code == 3
     assert result.stdout == "job/b cancelled\n"
     assert "error: there is no job a" in result.stderr
+
+
+@pytest.mark.parametrize("verb", ["cancel", "delete"])
+def test_of_several_the_last_in_line_goes_first_so_that_none_takes_the_room_of_another(
+    stub: Stub, windlass: Invoke, verb: str
+) -> None:
+    def at(name: str, second: int, **changes: Any) -> dict[str, Any]:
+        return a_job(name, metadata__creationTimestamp=f"2026-11-15T12:00:{second:02}.000Z", **changes)
+
+    stub.jobs = {
+        "b0": at("b0", 0, status__state="RUNNING"),
+        "b1": at("b1", 1),
+        "b2": at("b2", 2),
+        "first": at("first", 3, spec__priority=5),
+    }
+    result = windlass(verb, "b0", "b1", "gone", "b2", "first")
+    sent = [asked.path.split("/")[4] for asked in stub.asked if asked.method in {"POST", "DELETE"}]
+    assert sent == ["b2", "b1", "first", "b0", "gone"]
+    assert [line.split()[0] for line in result.stdout.splitlines()] == ["job/b0", "job/b1", "job/b2", "job/first"]
+    assert (result.exit_code, result.stderr) == (3, "error: there is no job gone\n")
+
+
+@pytest.mark.parametrize("words", [("cancel", "a", "b"), ("release", "a", "b"), ("pools", "delete", "a", "b")])
+def test_a_server_that_does_not_answer_is_told_once_however_many_are_named(
+    windlass: Invoke, free_port: Callable[[], int], words: tuple[str, ...]
+) -> None:
+    result = windlass(*words, WINDLASS_URL=f"http://127.0.0.1:{free_port()}")
+    assert (result.exit_code, result.stderr.count("no Windlass server at")) == (exits.NO_SERVER, 1)
+
+
+def test_apply_tells_once_that_no_server_answers_and_what_was_not_applied(
+    windlass: Invoke, free_port: Callable[[], int]
+) -> None:
+    documents = "---\n".join(
+        f"kind: {kind}\nmetadata: {{name: {kind.lower()}}}\n" for kind in ("Tenant", "Pool", "Job")
+    )
+    result = windlass("apply", "-f", "-", stdin=documents, WINDLASS_URL=f"http://127.0.0.1:{free_port()}")
+    assert (result.exit_code, result.stdout) == (exits.NO_SERVER, "")
+    assert result.stderr.count("no Windlass server at") == 1
+    assert "not applied: tenant, pool, job" in result.stderr
 
 
 def test_release_does_the_rest_when_one_is_missing(stub: Stub, windlass: Invoke) -> None:

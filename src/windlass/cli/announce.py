@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
 
-from windlass.cli.render.table import clean
+from windlass.cli.plain import clean
 from windlass.cli.render.values import detail, is_over, span, state_of
 from windlass.client.client import Client
 from windlass.client.documents import Manifest

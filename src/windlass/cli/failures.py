@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import click
 
 from windlass.cli import exits
-from windlass.cli.plain import make_do
+from windlass.cli.plain import clean_lines, make_do
 from windlass.client import problems
 from windlass.core.errors import WindlassError
 
@@ -93,7 +93,9 @@ def show_usage(exc: click.ClickException) -> None:
 
 
 def echo(label: str, text: str, *, colour: str | None = None) -> None:
-    click.echo(f"{click.style(label, fg=colour, bold=colour == 'red')} {text}", err=True, color=colour_wanted())
+    """`text` may be foreign: a server's words, a name that was typed."""
+    styled = click.style(label, fg=colour, bold=colour == "red")
+    click.echo(f"{styled} {clean_lines(text)}", err=True, color=colour_wanted())
 
 
 def colour_wanted() -> bool | None:

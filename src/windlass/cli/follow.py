@@ -9,6 +9,7 @@ from windlass.cli import exits
 from windlass.cli.announce import Announcer
 from windlass.cli.interrupts import Detached, Interrupts
 from windlass.cli.output import LogWriter, can_redraw, is_coloured, note
+from windlass.cli.plain import clean, clean_lines
 from windlass.cli.render.table import pill
 from windlass.cli.render.values import STATE_COLOUR, detail, is_over, name_of, ran, state_of
 from windlass.cli.unseen import unseen_told
@@ -84,7 +85,7 @@ def summary(job: Manifest, now: float) -> str:
     state = state_of(job)
     shown = pill(state, STATE_COLOUR.get(state), is_coloured=is_coloured(err=True))
     took = f" after {ran(job, now)}" if job["status"].get("startedAt") else ""
-    why = detail(job)
+    why = clean(detail(job))
     return f"{name_of(job)} {shown}{took}{': ' + why if why else ''}"
 
 
@@ -117,7 +118,7 @@ def _print_until_over(client: Client, job: Manifest, announcer: Announcer, inter
             if exc.code not in LOGLESS:
                 raise
             announcer.hush()
-            note(exc.message)
+            note(clean_lines(exc.message))
             return until(client, uid)
         end = lines.end or {}
         if end.get("reason") == TAKEN_DOWN:  # with the server: there is nobody to ask for more

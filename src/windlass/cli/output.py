@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
+from windlass.cli.plain import clean_json
 from windlass.cli.render import table
 from windlass.cli.render.fit import Columns
 from windlass.client.documents import LogLine
@@ -62,7 +63,7 @@ def note(text: str) -> None:
 
 
 def show_json(document: object) -> None:
-    say(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+    say(clean_json(msgspec.json.format(msgspec.json.encode(document), indent=2).decode()))
 
 
 def show_yaml(document: object) -> None:

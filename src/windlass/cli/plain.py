@@ -1,13 +1,30 @@
-"""Terminals and pipes that cannot take every character: what we draw with has a plain stand-in, the rest is escaped, and nothing
-ends in a traceback."""
+"""What may reach a terminal. Of one that cannot take every character: what we draw with has a plain stand-in, the rest is escaped,
+and nothing ends in a traceback. Of foreign text: nothing that a terminal obeys. Only what a job printed itself is left as it is."""
 
 import codecs
+import re
 import sys
 from typing import Final
 
 _STAND_INS: Final = {"…": "...", "┃": "|", "∞": "-", "→": "->", "·": "-", "≥": ">=", "≤": "<="}
 _BARS: Final = "█▏▎▍▌▋▊▉▁▂▃▄▅▆▇"
 _NAME: Final = "windlass-plain"
+_LEFT_BY_JSON: Final = re.compile("[\x7f-\x9f]")
+"""Control characters that may stand in JSON as they are."""
+
+
+def clean(text: str) -> str:
+    """One line, without what could move the cursor or ring the bell of whoever reads it."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def clean_lines(text: str) -> str:
+    return "\n".join(map(clean, text.split("\n")))
+
+
+def clean_json(text: str) -> str:
+    """The same document to a program."""
+    return _LEFT_BY_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def make_do() -> None:

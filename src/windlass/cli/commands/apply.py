@@ -9,7 +9,8 @@ from windlass.cli import exits
 from windlass.cli.command import Command, client_of
 from windlass.cli.failures import show
 from windlass.cli.manifests import files_option, read_manifests
-from windlass.cli.output import output_option, say, show_document
+from windlass.cli.output import note, output_option, say, show_document
+from windlass.client.problems import UNREACHABLE
 from windlass.core.errors import WindlassError
 
 
@@ -28,11 +29,16 @@ def apply(ctx: click.Context, files: tuple[str, ...], form: str) -> None:
         "Tenant": ("tenant", client.apply_tenant),
         "Pool": ("pool", client.apply_pool),
     }
-    for document in documents:
+    for at, document in enumerate(documents):
         try:
             noun, send = appliers.get(str(document.get("kind")), ("job", client.apply))
             made_one, verdict = send(document)
         except WindlassError as exc:
+            if exc.code == UNREACHABLE:  # nor will it answer for the next: said once
+                show(exc)
+                note(f"not applied: {', '.join(one['metadata']['name'] for one in documents[at:])}")
+                code = code or exits.of_error(exc)
+                break
             exc.message = f"{document['metadata']['name']}: {exc.message}"
             show(exc)
             code = code or exits.of_error(exc)

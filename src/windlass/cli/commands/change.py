@@ -1,5 +1,8 @@
 """`windlass cancel`, `delete`, `cleanup`."""
 
+from collections.abc import Sequence
+from datetime import datetime
+
 import click
 
 from windlass.cli.command import Command, client_of
@@ -7,7 +10,10 @@ from windlass.cli.each import each
 from windlass.cli.names import job_argument
 from windlass.cli.output import say, show_table
 from windlass.cli.render.fit import columns
+from windlass.client.client import Client
 from windlass.client.documents import Cleanup
+from windlass.client.problems import UNREACHABLE
+from windlass.core.errors import WindlassError
 
 CLEANED = columns(("VOLUME", "", "WHY"), ("WHY", 20), ("VOLUME", 20), ("WHY", 12))
 
@@ -27,7 +33,28 @@ def cancel_all(ctx: click.Context, jobs: tuple[str, ...]) -> None:
         state = client.cancel(job)["status"].get("state", "")
         return "cancelled" if state == "CANCELLED" else "is being cancelled"
 
-    each(ctx, "job", jobs, one)
+    each(ctx, "job", jobs, one, sent=_last_in_line_first(client, jobs))
+
+
+def _last_in_line_first(client: Client, jobs: Sequence[str]) -> Sequence[str]:
+    """Those that wait, the last of them first, then those that run: else the room of one would start the next, to be stopped."""
+    if len(jobs) < 2:
+        return jobs
+    places = {job: (_place(client, job), -at) for at, job in enumerate(jobs)}
+    return sorted(jobs, key=lambda job: places[job])
+
+
+def _place(client: Client, job: str) -> tuple[int, int, float]:
+    """The lower, the later its turn; one that is not there is told last."""
+    try:
+        found = client.job(job)
+    except WindlassError as exc:
+        if exc.code == UNREACHABLE:
+            raise
+        return 2, 0, 0.0
+    created = datetime.fromisoformat(found["metadata"]["creationTimestamp"]).timestamp()
+    has_place = found["status"].get("state", "") != "PENDING"
+    return int(has_place), int(found["spec"].get("priority", 0)), -created
 
 
 @click.command(cls=Command)
@@ -61,7 +88,7 @@ def delete_all(ctx: click.Context, jobs: tuple[str, ...], *, with_volume: bool) 
         done = "deleted" if told is None or told.get("isGone", True) else "is being deleted"
         return f"{done}, its volume too" if with_volume else f"{done}; its volume stays until its TTL"
 
-    each(ctx, "job", jobs, one)
+    each(ctx, "job", jobs, one, sent=_last_in_line_first(client, jobs))
 
 
 @click.command(cls=Command)

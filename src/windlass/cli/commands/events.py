@@ -10,6 +10,7 @@ from windlass.cli.command import Command, client_of
 from windlass.cli.names import complete_job
 from windlass.cli.output import is_coloured, note, output_option, say, width
 from windlass.cli.parameters import not_empty
+from windlass.cli.plain import clean_json
 from windlass.cli.render import table
 from windlass.cli.render.fit import columns
 from windlass.cli.render.values import STATE_COLOUR, clock_time, first_line
@@ -61,7 +62,7 @@ def events(
             say(table.stream_line(_COLUMNS, row, widths, is_coloured=is_coloured(), width=room))
         if form == "json":
             for event in events:
-                say(msgspec.json.encode(event).decode())
+                say(clean_json(msgspec.json.encode(event).decode()))
     if is_empty and form != "json":
         note("nothing yet")
 

@@ -11,6 +11,7 @@ from windlass.cli.commands.why import started
 from windlass.cli.failures import show
 from windlass.cli.manifests import Found, by_manifest, counted, files_option, in_files, read_manifests
 from windlass.cli.output import output_option, say, show_document, show_table
+from windlass.cli.plain import clean
 from windlass.cli.render import table
 from windlass.cli.render.fit import columns
 from windlass.cli.render.values import money, span
@@ -149,7 +150,7 @@ def _delays(found: Plan) -> Iterator[str]:
         yield "delays nobody" + ("" if found["complete"] else ", as far as it was looked ahead")
         return
     for one in delays["own"]:
-        yield f"delays {table.clean(one['name'])} by {span(one['seconds'])}"
+        yield f"delays {clean(one['name'])} by {span(one['seconds'])}"
     if delays["others"]:
         most = span(delays["othersSeconds"])
         yield f"delays {delays['others']} job{'s' * (delays['others'] != 1)} of other tenants, by {most} at most"

@@ -11,6 +11,7 @@ from windlass.cli.command import Command, client_of
 from windlass.cli.follow import summary
 from windlass.cli.names import job_argument
 from windlass.cli.output import can_redraw, is_coloured, note, say, width
+from windlass.cli.plain import clean, clean_json
 from windlass.cli.render import lists, table
 from windlass.cli.render.values import clock_time, first_line, state_of
 from windlass.cli.unseen import unseen_told
@@ -51,7 +52,7 @@ def print_changes(client: Client, names: Iterable[str], form: str, *, kind: str 
         if (wanted and job["metadata"].get("name") not in wanted) or (kind and job["kind"] != kind):
             continue
         if form in {"json", "yaml"}:
-            say(msgspec.json.encode(job).decode())
+            say(clean_json(msgspec.json.encode(job).decode()))
         elif form == "name":
             say(f"job/{job['metadata'].get('name')}")
         else:
@@ -109,4 +110,4 @@ def _watch_screen(client: Client) -> None:
 def _happening_line(event: Happening) -> str:
     why = ": ".join(part for part in (event.get("reason"), first_line(event.get("message"))) if part)
     where = f" on {event['node']}" if event.get("node") else ""
-    return f"{clock_time(event.get('at'))}  {event.get('kind', ''):<10}{where}{'  ' + table.clean(why) if why else ''}"
+    return clean(f"{clock_time(event.get('at'))}  {event.get('kind', ''):<10}{where}{'  ' + why if why else ''}")

@@ -8,6 +8,7 @@ import click
 from windlass.cli.command import Command, client_of
 from windlass.cli.names import job_argument
 from windlass.cli.output import output_option, say, show_document, show_table, styled
+from windlass.cli.plain import clean
 from windlass.cli.render import table
 from windlass.cli.render.fit import columns
 from windlass.cli.render.values import clock_time, seconds_of, span
@@ -25,7 +26,7 @@ def why(ctx: click.Context, job: str, form: str) -> None:
     found = client_of(ctx).why(job)
     if show_document(found, form):
         return
-    says = table.clean(found["says"])
+    says = clean(found["says"])
     state = "" if found["state"] in says else f" is {found['state']}"
     say(f"{styled(found['name'], bold=True)}{state}: {says}")
     if not found["gates"]:
@@ -72,7 +73,7 @@ def _ahead(found: Why) -> str:
     more = "" if ahead["complete"] else ", perhaps more"
     if not ahead["own"] and not ahead["others"]:
         return f"nobody{more}"
-    names = ", ".join(map(table.clean, ahead["names"]))
+    names = ", ".join(map(clean, ahead["names"]))
     own = f"{ahead['own']} of your own{f' ({names})' if names else ''}" if ahead["own"] else ""
     others = f"{ahead['others']} of other tenants" if ahead["others"] else ""
     return ", ".join(part for part in (own, others) if part) + more
@@ -80,4 +81,4 @@ def _ahead(found: Why) -> str:
 
 def _advice(advice: Advice) -> str:
     command = f": {advice['command']}" if advice["command"] else ""
-    return f"{table.clean(advice['says'])}{command}{' (an admin can)' if advice['byAdmin'] else ''}"
+    return f"{clean(advice['says'])}{command}{' (an admin can)' if advice['byAdmin'] else ''}"

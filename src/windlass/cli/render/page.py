@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from windlass.cli.plain import clean
 from windlass.cli.render import table
 from windlass.cli.render.fit import Columns, columns
 from windlass.cli.render.values import (
@@ -70,7 +71,7 @@ def job_page(
     parts.append(pen.titled("Spec", _fields(_spec(job["spec"]), pen)))
     parts.append(pen.titled("Runs", _runs(job, now, pen)))
     parts.append(pen.titled("Events", _events(happenings, now, pen)))
-    parts.append(pen.titled("Output", [f"  {table.clean(line['text'])}" for line in tail]))
+    parts.append(pen.titled("Output", [f"  {clean(line['text'])}" for line in tail]))
     return [line for part in parts if part for line in (*part, "")][:-1]
 
 
@@ -94,12 +95,12 @@ class _Pen:
 def _head(job: Manifest, now: float, pen: _Pen) -> list[str]:
     state, why = state_of(job), detail(job)
     shown = table.pill(state, STATE_COLOUR.get(state), is_coloured=pen.is_coloured)
-    lines = [f"{pen.styled(name_of(job), bold=True)}  {shown}{'  ' + table.clean(why) if why else ''}"]
+    lines = [f"{pen.styled(name_of(job), bold=True)}  {shown}{'  ' + clean(why) if why else ''}"]
     message = first_line(job["status"].get("message"))
     if message and message not in why:
-        lines.append(f"  {table.clean(message)}")
+        lines.append(f"  {clean(message)}")
     if state == "PENDING":
-        lines += [f"  waits: {table.clean(reason)}" for reason in (job["status"].get("waiting") or [])[1:]]
+        lines += [f"  waits: {clean(reason)}" for reason in (job["status"].get("waiting") or [])[1:]]
     return lines
 
 
@@ -195,8 +196,8 @@ def _fields(pairs: Iterable[tuple[str, str]], pen: _Pen) -> list[str]:
     lines = list[str]()
     for label, value in shown:
         first, *rest = value.splitlines() or [""]
-        lines.append(f"  {pen.styled(label.ljust(width), dim=True)}  {table.clean(first)}")
-        lines += [f"  {' ' * width}  {table.clean(line)}" for line in rest]
+        lines.append(f"  {pen.styled(label.ljust(width), dim=True)}  {clean(first)}")
+        lines += [f"  {' ' * width}  {clean(line)}" for line in rest]
     return lines
 
 

@@ -8,6 +8,7 @@ from typing import Final
 import click
 from msgspec import Struct
 
+from windlass.cli.plain import clean
 from windlass.cli.render.fit import GAP, LEFT_OUT, Columns, fitted, left_out
 
 _NUMBER_CUT: Final = re.compile(r"(?<!\S)[-+(]?\d\S*\Z", re.ASCII)
@@ -69,11 +70,6 @@ def widen(widths: list[int], rows: Iterable[Row]) -> None:
         cells = [_cell(c) for c in row]
         widths.extend([0] * (len(cells) - len(widths)))
         widths[:] = [max(had, _room(cell)) for had, cell in zip(widths, cells, strict=True)]
-
-
-def clean(text: str) -> str:
-    """Without what could move the cursor or ring the bell of whoever reads it."""
-    return "".join(c if c.isprintable() else " " for c in text)
 
 
 def columns_of(text: str) -> int:

@@ -163,7 +163,8 @@ def detail(job: Manifest) -> str:
     status = job["status"]
     state = state_of(job)
     if state == "SUSPENDED":
-        return "waits to be released"
+        said = first_line(status.get("message")) if status.get("reason") == "Suspended" else ""
+        return said or "waits to be released"
     if state == "PENDING":
         sla: Any = status.get("sla") or {}
         near = _NEAR.get(sla.get("state") or "", "")
