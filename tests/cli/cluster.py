@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,21 @@ class Cluster:
         self.stored: dict[str, dict[str, Any]] = {}
         self.logs: dict[str, str] = {}
         self.bodies: list[bytes] = []
+        self.asked: list[str] = []
+        """The path of every request."""
+        self.has_kinds = True
+        """Whether its jobs are of a kind that it knows."""
         self.commands: list[list[str]] = []
         self.stuck = ""
         """A command that hears its first bytes, or says a word, and never ends."""
+        self.printing: dict[str, str] = {}
+        """What commands print, by their first word."""
+        self.meanwhile: dict[str, Callable[[], object]] = {}
+        """What somebody else does while a command runs."""
         self.failing: dict[str, tuple[int, str]] = {}
         """Commands that end with a code and words on stderr."""
+        self.namespaces: dict[str, int] = {CORE: 200}
+        """What is answered to who asks for a namespace; 404 to any other."""
         self.directories: set[str] = set()
         """In every volume."""
         self.has_begun = threading.Event()
@@ -49,6 +59,8 @@ class Cluster:
         kept = {**document, "metadata": {**metadata, **document["metadata"]}}
         if path.endswith("/pods"):
             kept["status"] = {"phase": "Running"}
+        if path.endswith("/persistentvolumeclaims"):
+            kept["status"] = {"phase": "Bound"}
         self.stored[f"{path}/{name}"] = kept
         return kept
 
@@ -62,6 +74,9 @@ class Cluster:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         path, body = request.path, await request.read()
+        self.asked.append(path)
+        if path.startswith(JOBS) and not self.has_kinds:
+            return web.Response(status=404, text="404 page not found\n")
         if body:
             self.bodies.append(body)
         if path.endswith("/exec"):
@@ -71,6 +86,9 @@ class Cluster:
             return _refused(404, "NotFound") if text is None else web.Response(text=text)
         if path == "/version":
             return web.json_response({})
+        if path.count("/") == CORE.count("/"):
+            code = self.namespaces.get(path, 404)
+            return web.json_response({}) if code == 200 else _refused(code, "NotFound" if code == 404 else "Forbidden")
         match request.method:
             case "POST":
                 document = json.loads(body)
@@ -102,6 +120,9 @@ class Cluster:
         return socket
 
     async def _run(self, words: list[str], socket: web.WebSocketResponse) -> None:
+        self.meanwhile.get(words[0], dict)()
+        if printed := self.printing.get(words[0]):
+            await socket.send_bytes(bytes((STDOUT,)) + printed.encode())
         if words[0] == self.stuck:
             if words[0] == "tee":
                 await socket.receive()
@@ -180,12 +201,14 @@ class Shell:
 
     def __call__(self, program: str, *words: str) -> subprocess.CompletedProcess[str]:
         process = self.start(program, *words)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=180)
         return subprocess.CompletedProcess(words, process.returncode, out, err)
 
     def _command(self, program: str, words: Sequence[str]) -> list[str]:
+        """Where `nohup` has begun the tests, a hangup is ignored by all they start, unless it is undone."""
         code = f"from windlass.boot.entry import {program} as main; main()"
-        return [sys.executable, "-c", code, "--kubeconfig", str(self.config), *words]
+        hears_hangups = ["env", "--default-signal=HUP"]
+        return [*hears_hangups, sys.executable, "-c", code, "--kubeconfig", str(self.config), *words]
 
 
 def _environment() -> dict[str, str]:

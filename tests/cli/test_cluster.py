@@ -3,6 +3,7 @@
 import base64
 import gzip
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from decimal import Decimal
@@ -19,8 +20,12 @@ from windlass.cli.unseen import unseen_told
 from windlass.client.kube import lines
 from windlass.client.kube.api import KubeApi, read_config
 from windlass.client.kube.home import KubeClient
+from windlass.core.errors import Invalid, NotFound
 from windlass.wire.kube import kinds
+from windlass.wire.kube.names import INSTALLATION_LABEL, UPLOAD, labels
+from windlass.wire.render import timestamp
 
+VOLUMES = f"{CORE}/persistentvolumeclaims"
 PATIENCE_SECONDS = 120
 """On a busy machine."""
 
@@ -53,6 +58,26 @@ def test_an_interrupted_upload_ends_in_one_line_and_takes_the_job_back(
     _, err = process.communicate(timeout=PATIENCE_SECONDS)
     assert (process.returncode, err.strip()) == (code, "the upload did not finish; taking it back")
     assert (cluster.names(JOBS), cluster.names(f"{CORE}/pods")) == ([], [])
+
+
+def test_a_job_whose_client_was_killed_in_its_upload_is_known_as_such(
+    cluster: Cluster, shell: Shell, tmp_path: Path
+) -> None:
+    cluster.stuck = "tee"
+    process = shell.start("egpu", "create", "it", "--project-dir", str(large(tmp_path / "code")))
+    assert cluster.has_begun.wait(PATIENCE_SECONDS)
+    process.kill()
+    process.communicate(timeout=PATIENCE_SECONDS)
+    job = cluster.stored[f"{JOBS}/it"]
+    assert job["metadata"]["annotations"] == {UPLOAD: "awaited"}
+    said = {"message": "it waits for its upload; if that was broken off, delete it"}
+    job["status"] = {"phase": "Pending", "reason": "Suspended", "observedGeneration": 1, **said}
+    for words in (("egpu", "list"), ("windlass", "describe", "it")):
+        shown = shell(*words).stdout
+        assert said["message"] in shown
+        assert "waits to be released" not in shown
+    assert shell("windlass", "release", "it").returncode == 0
+    assert (job["spec"]["suspend"], job["metadata"]["annotations"]) == (False, {UPLOAD: None})
 
 
 def test_an_interrupted_command_beside_a_job_ends_without_a_word(cluster: Cluster, shell: Shell) -> None:
@@ -172,10 +197,126 @@ def test_who_waits_where_no_operator_is_learns_so_and_goes_on_waiting(
     with unseen_told(client, "it", seconds=0):
         wait_for(lambda: said.append(capsys.readouterr().err) or "operator" in "".join(said), 30, "it to be said")
     where = "kubectl -n windlass-system get deployment windlass-operator"
-    assert "".join(said) == f"no operator has looked at it yet; `{where}` shows whether there is one\n"
+    there = f"no operator has looked at it yet; `{where}` shows whether there is one"
+    none = "if not, `windlass operator install` makes one"
+    blind = "and if so, its setting `namespaces` must name lab, if it names any"
+    assert "".join(said) == f"{there}: {none}, {blind}\n"
     cluster.job("it", phase="Pending")
+    assert client.unseen("it") != "", "the API server itself says that every new job is Pending"
+    cluster.job("it", phase="Pending", observedGeneration=1)
     assert client.unseen("it") == ""
     client.close()
+
+
+@pytest.mark.parametrize("words", [("egpu", "list"), ("egpu", "get", "it"), ("windlass", "describe", "it")])
+def test_who_looks_at_a_job_that_no_operator_has_seen_learns_so(
+    cluster: Cluster, shell: Shell, words: tuple[str, ...]
+) -> None:
+    job = cluster.job("it", phase="Pending")
+    job["metadata"]["creationTimestamp"] = timestamp(time.time())
+    assert "no operator" not in shell(*words).stdout, "one that is there has not had the time yet"
+    job["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    assert "no operator has looked at it yet" in shell(*words).stdout
+    job["status"]["observedGeneration"] = 1
+    assert "no operator" not in shell(*words).stdout
+
+
+def test_who_looks_at_a_change_that_no_operator_has_seen_learns_so(cluster: Cluster, shell: Shell) -> None:
+    job = cluster.job("it", phase="Pending", reason="Suspended", observedGeneration=1)
+    job["metadata"] |= {"creationTimestamp": "2026-01-01T00:00:00Z", "generation": 2}
+    by_hand = {"manager": "kubectl", "time": timestamp(time.time())}
+    by_operator = {"manager": "operator", "subresource": "status", "time": "2026-01-01T00:00:01Z"}
+    job["metadata"]["managedFields"] = [by_hand, by_operator]
+    assert "no operator" not in shell("egpu", "get", "it").stdout, "one that is there has not had the time yet"
+    by_hand["time"] = "2026-01-01T00:00:02Z"
+    assert "no operator has looked at it since it was changed" in shell("egpu", "get", "it").stdout
+
+
+@pytest.mark.parametrize("words", [("list",), ("get", "it"), ("logs", "it"), ("delete", "it")])
+def test_a_cluster_without_the_operators_kinds_says_what_brings_them(
+    cluster: Cluster, shell: Shell, words: tuple[str, ...]
+) -> None:
+    cluster.has_kinds = False
+    done = shell("egpu", *words)
+    assert done.returncode == 3, done.stderr
+    assert "error: the cluster has no ephemeral accelerated jobs" in done.stderr
+    assert "`windlass operator install` brings them" in done.stderr
+
+
+DEBUG: dict[str, Any] = {"image": None, "keep": False, "name": None, "command": ["true"]}
+ELSEWHERE = (
+    "it?dryRun=All",
+    "it#x",
+    "it/status",
+    "../../other/ephemeralaccelerationjobs/it",
+    "..",
+    ".",
+    "",
+    "%2e%2e",
+    "i\x1b[31mt",
+    "IT",
+)
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_a_name_that_no_job_can_have_leads_nowhere_else(cluster: Cluster, shell: Shell, name: str) -> None:
+    cluster.job("it", phase="Running", attempt=1, observedGeneration=1)
+    with closing(KubeClient(read_config(shell.config))) as client:
+        for verb in (client.job, client.cancel, client.release, client.delete, client.unseen):
+            with pytest.raises(NotFound, match="there is no job"):
+                verb(name)
+        with pytest.raises(NotFound, match="there is neither a job"), client.debug(name, **DEBUG):
+            pass
+    assert cluster.asked == []
+
+
+def test_a_name_that_no_job_can_have_is_said_in_one_line(cluster: Cluster, shell: Shell) -> None:
+    done = shell("egpu", "delete", "../../other/ephemeralaccelerationjobs/i\x1b[31mt")
+    assert done.returncode == 3, done.stderr
+    assert "error: there is no job ../../other/ephemeralaccelerationjobs/i" in done.stderr
+    assert "\x1b" not in done.stderr
+
+
+@pytest.mark.parametrize("name", [one for one in ELSEWHERE if one not in ("", "IT")])
+def test_no_name_leads_out_of_its_kind(name: str) -> None:
+    for where in ((name, "it"), ("lab", name)):
+        with pytest.raises(Invalid, match="nothing on a cluster can be called"):
+            kinds.PODS.path(*where)
+
+
+@pytest.mark.parametrize("namespace", ["lab/../other", "../..", "lab?x", "la\x1b[31mb", "LAB"])
+def test_a_namespace_that_cannot_be_is_refused_before_anything_is_asked(
+    cluster: Cluster, shell: Shell, namespace: str
+) -> None:
+    done = shell("egpu", "-n", namespace, "list")
+    assert done.returncode == 1, done.stderr
+    assert "error: no namespace can be called" in done.stderr
+    assert cluster.asked == []
+
+
+def test_a_copy_for_a_job_that_cannot_be_is_refused_before_anything_is_asked(cluster: Cluster, shell: Shell) -> None:
+    done = shell("egpu", "copy-file", "../x", "https://example.org/a", "--target-path", "a")
+    assert done.returncode == 1, done.stderr
+    assert "error: no job can be called ../x" in done.stderr
+    assert cluster.asked == []
+
+
+def test_a_job_deleted_with_its_volume_takes_along_the_pods_that_killed_clients_left(
+    cluster: Cluster, shell: Shell
+) -> None:
+    cluster.job("it", phase="Succeeded", attempt=1, observedGeneration=1)
+    for name, part, more in (
+        ("it-debug-1", "debug", {}),
+        ("it-upload-1", "upload", {}),
+        ("it-1", "run", {}),
+        ("it-download-1", "download", {INSTALLATION_LABEL: "a"}),
+    ):
+        cluster.put(f"{CORE}/pods", {"metadata": {"name": name, "labels": {**labels("it", part), **more}}})
+    shell("egpu", "delete", "it")
+    assert len(cluster.names(f"{CORE}/pods")) == 4, "a volume that stays is for whoever is at it"
+    cluster.job("it", phase="Succeeded", attempt=1, observedGeneration=1)
+    shell("egpu", "delete", "it", "--delete-pvc")
+    assert cluster.names(f"{CORE}/pods") == ["it-1", "it-download-1"]
 
 
 def test_where_there_never_was_a_job_no_time_to_live_has_passed(cluster: Cluster, shell: Shell) -> None:
@@ -213,7 +354,26 @@ def test_an_address_that_has_no_such_file_is_not_to_be_tried_again(
     cluster.failing["wget"] = (1, said)
     done = shell("egpu", "copy-file", "it", "http://x.test/cat.jpg")
     assert (done.returncode, done.stderr) == (1, f"error: the address did not give the file: {shown}\n")
-    assert cluster.commands[-1][0] == "rm"
+    assert [words[0] for words in cluster.commands[-2:]] == ["rm", "ls"]
+    assert cluster.names(VOLUMES) == [], "it was made for this, and nothing came"
+
+
+@pytest.mark.parametrize(
+    "why", ["it was there before", "another's file is in it", "a job has adopted it", "another pod is at it"]
+)
+def test_a_copy_that_fails_leaves_a_volume_that_is_not_its_own_alone(cluster: Cluster, shell: Shell, why: str) -> None:
+    cluster.failing["wget"] = (1, "wget: bad address\n")
+    volume = f"{VOLUMES}/artifacts-it"
+    if why == "it was there before":
+        cluster.put(VOLUMES, {"metadata": {"name": "artifacts-it"}})
+    elif why == "another's file is in it":
+        cluster.printing["ls"] = "lost+found\ncat.jpg\n"
+    elif why == "a job has adopted it":
+        cluster.meanwhile["wget"] = lambda: cluster.stored[volume]["metadata"].update(owned("a-job"))
+    else:
+        cluster.put(f"{CORE}/pods", {"metadata": {"name": "it-copy-other"}})
+    assert shell("egpu", "copy-file", "it", "http://x.test/cat.jpg").returncode == 1
+    assert cluster.names(VOLUMES) == ["artifacts-it"]
 
 
 @pytest.mark.parametrize("target", ["", "/artifacts", "/artifacts/", "sub/"])
@@ -261,4 +421,97 @@ def test_what_ends_a_job_whose_reader_left_names_its_namespace(cluster: Cluster,
     said = process.stderr.read()
     process.stderr.close()
     assert process.wait(60) == 141
-    assert said == "left it running: its output is read no more; `windlass -n lab cancel it` ends it\n"
+    ending = f"windlass --kubeconfig {shell.config} -n lab cancel it"
+    assert said == f"left it running: its output is read no more; `{ending}` ends it\n"
+
+
+def test_what_is_told_to_be_typed_leads_to_the_same_cluster(cluster: Cluster, shell: Shell) -> None:
+    way = f"--kubeconfig {shell.config} --context here"
+    done = shell("egpu", "--context", "here", "get", "it")
+    assert f"`egpu {way} -n lab list` shows them" in done.stderr
+    for words in (("egpu", "list"), ("windlass", "get", "jobs")):
+        done = shell(*words, "--context", "here")
+        assert f"`egpu {way} -n lab create NAME --project-dir DIR` makes one" in done.stderr
+    cluster.job("it")["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    said = shell("egpu", "--context", "here", "list").stdout
+    assert f"`kubectl {way} -n windlass-system get deployment windlass-operator` shows" in said
+    assert f"`windlass operator install {way}` makes one" in said
+
+
+ESCAPES = "\x1b[2J\x1b]0;owned\x07\x9b2J\x7fover"
+"""Clears the screen, names the window, rings the bell; the last but one in one character."""
+
+
+def test_what_a_job_leaves_in_its_status_and_events_cannot_move_a_terminals_cursor(
+    cluster: Cluster, shell: Shell
+) -> None:
+    job = cluster.job("it", phase="Failed", reason=f"Bad{ESCAPES}", message=f"words{ESCAPES}\n{ESCAPES}", attempt=1)
+    job["status"] |= {"observedGeneration": 1, "node": ESCAPES, "podName": ESCAPES, "artifactPath": ESCAPES}
+    event = {"involvedObject": {"uid": job["metadata"]["uid"]}, "reason": ESCAPES, "message": ESCAPES}
+    cluster.put(f"{CORE}/events", {"metadata": {"name": "one"}, "lastTimestamp": "2026-01-01T00:00:00Z", **event})
+    for program, *words in (
+        ("egpu", "list", "-o", "wide"),
+        ("egpu", "get", "it", "-o", "json"),
+        ("egpu", "get", "it", "-o", "yaml"),
+        ("egpu", "watch", "it"),
+        ("windlass", "describe", "it"),
+        ("egpu", "logs", "-f", "it"),
+    ):
+        done = shell(program, *words)
+        said = done.stdout + done.stderr
+        assert said.replace("\n", "").isprintable(), (words, said)
+        assert "over" in said or words[0] == "logs"
+
+
+def test_what_a_cluster_refuses_with_cannot_move_a_terminals_cursor(cluster: Cluster, shell: Shell) -> None:
+    cluster.failing["wget"] = (1, f"wget: {ESCAPES}\n")
+    done = shell("egpu", "copy-file", "it", "http://x.test/cat.jpg")
+    assert (done.returncode, done.stderr.replace("\n", "").isprintable()) == (1, True), done.stderr
+    assert "over" in done.stderr
+
+
+def test_what_a_job_printed_is_shown_as_it_is(cluster: Cluster, shell: Shell) -> None:
+    job = cluster.job("it", phase="Succeeded", attempt=1, logName="it-1-log")
+    cluster.put(f"{CORE}/configmaps", sealed(f"{ESCAPES}\n", job["metadata"]["uid"]))
+    assert shell("egpu", "logs", "it").stdout == f"{ESCAPES}\n"
+
+
+def test_a_way_with_a_space_in_it_can_be_typed_as_it_is_told(shell: Shell, tmp_path: Path) -> None:
+    spaced = tmp_path / "my config"
+    spaced.write_bytes(shell.config.read_bytes())
+    said = shell("egpu", "--kubeconfig", str(spaced), "get", "it").stderr
+    assert f"`egpu --kubeconfig '{spaced}' -n lab list` shows them" in said
+
+
+@pytest.mark.parametrize("words", [("egpu", "list"), ("windlass", "get", "jobs")])
+def test_no_jobs_in_a_namespace_that_is_not_there_are_an_error(
+    cluster: Cluster, shell: Shell, words: tuple[str, ...]
+) -> None:
+    done = shell(*words)
+    assert (done.returncode, "no jobs yet" in done.stderr) == (0, True), done.stderr
+    done = shell(*words, "-n", "nosuch")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "error: there is no namespace nosuch in the cluster\n" in done.stderr
+    cluster.namespaces["/api/v1/namespaces/hidden"] = 403
+    done = shell(*words, "-n", "hidden")
+    assert (done.returncode, "no jobs yet" in done.stderr) == (0, True), "who may not look learns nothing of it"
+
+
+@pytest.mark.parametrize("reason", ["PodDeleted", "NodeLost"])
+def test_a_log_that_went_with_its_pod_is_said_to_be_lost(cluster: Cluster, shell: Shell, reason: str) -> None:
+    cluster.job("it", phase="Failed", reason=reason, message="its pod was deleted while it ran", attempt=1)
+    for words in (("logs", "it"), ("logs", "-f", "it"), ("logs", "it", "--attempt", "1")):
+        done = shell("egpu", *words)
+        said = "error: no log of it was kept: its pod was deleted while it ran\n"
+        assert (done.returncode, done.stdout, done.stderr) == (3, "", said)
+
+
+def test_a_log_that_was_lost_with_one_run_does_not_keep_who_follows_from_the_next(
+    cluster: Cluster, shell: Shell
+) -> None:
+    lost = {"reason": "PodDeleted", "message": "its pod was deleted while it ran"}
+    job = cluster.job("it", phase="Failed", attempt=2, logName="it-2-log", **lost)
+    cluster.put(f"{CORE}/configmaps", sealed("second\n", job["metadata"]["uid"], "it-2-log"))
+    client = KubeClient(read_config(shell.config))
+    with closing(client), closing(client.logs("it", follow=True, after="0")) as log:
+        assert [line["text"] for line in log] == ["second"]

@@ -35,6 +35,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a reference in the place of a text": ({"env": {"A": {"secret": "a"}}}, "spec.env"),
     "a node label of ours": ({"nodeSelector": {"windlass.dev/job": "x"}}, "spec.nodeSelector"),
     "a storage class that is a path": ({"storageClass": "../../x"}, "spec.storageClass"),
+    "a storage class with a part that is empty": ({"storageClass": "gp3..csi"}, "spec.storageClass"),
+    "a storage class of too long a name": ({"storageClass": "x" * 254}, "spec.storageClass"),
     "an unknown answer to a lost node": ({"onLostNode": "panic"}, "spec.onLostNode"),
     "an image that is a sentence": ({"image": "Not An Image"}, "spec.image"),
     "an image that is an option": ({"image": "--privileged"}, "spec.image"),
@@ -45,6 +47,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a field that does not exist": ({"privileged": True}, "privileged"),
     "a text where a truth value is meant": ({"suspend": "no"}, "spec.suspend"),
 }
+
+
+def test_a_storage_class_whose_name_has_dots_is_taken(lab: Lab) -> None:
+    assert lab.apply("dotted", suspend=True, storageClass="gp3.csi.example.com") == ""
 
 
 @pytest.mark.parametrize(("spec", "field"), REFUSED.values(), ids=REFUSED.keys())
@@ -92,10 +98,32 @@ def test_a_name_that_is_no_dns_label_is_refused(lab: Lab, name: str) -> None:
     assert "DNS label" in lab.apply(name, check=False)
 
 
-def test_what_a_job_is_cannot_be_changed_under_way(lab: Lab) -> None:
-    lab.apply("fixed", suspend=True)
-    said = lab.apply("fixed", suspend=True, image="another/image:2", check=False)
-    assert "image is fixed once the job is made" in said
+@pytest.mark.parametrize(
+    ("name", "field", "made_with", "changed_to"),
+    [
+        ("fixed-image", "image", {}, {"image": "another/image:2"}),
+        ("fixed-resources", "resources", {}, {"resources": {"gpu": 0, "cpu": "77m", "memory": "64Mi"}}),
+        ("fixed-size", "pvcSize", {}, {"pvcSize": "2Gi"}),
+        ("fixed-model", "model", {}, {"model": "another"}),
+        ("fixed-class-added", "storageClass", {}, {"storageClass": "late"}),
+        ("fixed-class-removed", "storageClass", {"storageClass": "late"}, {}),
+        ("fixed-class-changed", "storageClass", {"storageClass": "late"}, {"storageClass": "standard"}),
+    ],
+)
+def test_what_a_job_is_cannot_be_changed_under_way(
+    lab: Lab, name: str, field: str, made_with: dict[str, Any], changed_to: dict[str, Any]
+) -> None:
+    lab.apply(name, suspend=True, **made_with)
+    said = lab.apply(name, check=False, suspend=True, **changed_to)
+    assert f"{field} is fixed once the job is made" in said
+
+
+def test_what_a_job_is_may_be_said_again_while_the_rest_changes(lab: Lab) -> None:
+    lab.apply("same", suspend=True, storageClass="late")
+    lab.apply("same", suspend=True, storageClass="late", ttlSecondsAfterFinished=77)
+    job = lab.get("eaj", "same")
+    assert job is not None
+    assert job["spec"]["ttlSecondsAfterFinished"] == 77
 
 
 def test_kubectl_itself_names_the_field(lab: Lab) -> None:

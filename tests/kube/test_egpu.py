@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from windlass.client.kube.api import read_config
 from windlass.client.kube.home import KubeClient
 from windlass.client.pack import Project
 from windlass.core.errors import Conflict
+from windlass.wire.kube.names import UPLOAD
 
 LIGHT = ("--image", busybox.IMAGE, "--gpu", "0", "--cpu", "100m", "--memory", "64Mi")
 
@@ -69,6 +70,23 @@ def test_an_upload_that_does_not_verify_lets_no_pod_of_the_job_be_made(
     client.release(uid)
     lab.wait_status("ordered", phase="Succeeded")
     assert lab.log("ordered") == "a\nright\n", "and nothing is left of what did not verify"
+    client.close()
+
+
+def test_a_job_that_waits_for_its_upload_says_so_until_it_is_released(
+    lab: Lab, operator: Operator, tmp_path: Path
+) -> None:
+    client = KubeClient(read_config(lab.cluster.kubeconfig), namespace=lab.namespace, side_image=busybox.IMAGE)
+    uid = client.create_for_upload(manifest("cut", command=["cat", "/artifacts/a"]))["metadata"]["uid"]
+    assert lab.wait_status("cut", reason="Suspended")["message"].startswith("it waits for its upload; if that was")
+    packed = Project(project(tmp_path / "code", a="right\n"))
+    client.upload(uid, packed, digest=packed.digest())
+    client.release(uid)
+    lab.wait_status("cut", phase="Succeeded")
+    assert lab.log("cut") == "right\n"
+    found = lab.get("eaj", "cut")
+    assert found is not None
+    assert UPLOAD not in found["metadata"].get("annotations", {})
     client.close()
 
 
@@ -155,7 +173,7 @@ def test_a_job_deleted_without_its_volume_leaves_it_dated_and_with_it_nothing(
 
 def test_cleanup_deletes_what_is_due_and_says_so(lab: Lab, egpu: Egpu, common_operator: Operator) -> None:
     common_operator.start()
-    egpu("create", "due", *LIGHT, "--pvc-ttl", "30s", "--watch", "--", "true")
+    egpu("create", "due", *LIGHT, "--pvc-ttl", "1h", "--watch", "--", "true")
     assert "0 deleted, 1 skipped" in egpu("cleanup").stdout
     common_operator.stop()  # it would be quicker
     lab.kubectl("patch", "eaj", "due", "--type=merge", "-p", '{"spec":{"pvcTTLSecondsAfterFinished":0}}')
@@ -187,6 +205,7 @@ def test_a_file_is_fetched_into_a_volume_before_its_job_and_the_job_finds_it(
         hostile = egpu("copy-file", "other", f"{url}/cat.jpg", "--target-path", "../../etc/passwd", check=False)
         words = egpu("copy-file", "other", "http://x/;reboot -O /x", check=False)
     assert all(done.returncode for done in (nowhere, hostile, words))
+    lab.wait_gone("pvc", "artifacts-other")
     assert copied.stdout.startswith("/artifacts/input.jpg in artifacts-fed: 6 B")
     assert (onto.returncode, "/artifacts/d is a directory in the volume" in onto.stderr) == (1, True), onto.stderr
     claim = lab.get("pvc", "artifacts-fed")
@@ -228,3 +247,22 @@ def test_several_kubeconfigs_are_one_and_context_and_namespace_choose_in_it(lab:
     unknown = listed("--context", "nobody")
     assert unknown.returncode != 0
     assert "nobody" in unknown.stderr
+
+
+def test_a_job_that_no_operator_has_looked_at_says_so_and_no_longer_when_one_has(
+    lab: Lab, own_operator: Callable[..., Operator]
+) -> None:
+    lab.apply("alone", suspend=True)
+    assert lab.status("alone") == {"phase": "Pending"}, "which the API server puts there by itself"
+    client = KubeClient(read_config(lab.cluster.kubeconfig), namespace=lab.namespace)
+    assert f"must name {lab.namespace}" in client.unseen("alone")
+    own_operator().start()
+    lab.wait_status("alone", reason="Suspended")
+    assert client.unseen("alone") == ""
+    client.close()
+
+
+def test_a_list_of_a_namespace_that_is_not_there_says_so(lab: Lab, egpu: Egpu) -> None:
+    assert "no jobs yet" in egpu("list").stderr
+    done = egpu("-n", "nosuch", "list", check=False)
+    assert (done.returncode, "there is no namespace nosuch" in done.stderr) == (3, True), done.stderr

@@ -158,3 +158,17 @@ def test_an_install_for_a_namespace_that_is_not_there_takes_nothing_from_who_is_
     assert lab.kubectl("get", "role", "--ignore-not-found") == ""
     lab.shell("goes-on", "true")
     lab.wait_status("goes-on", phase="Succeeded")
+
+
+def test_an_install_takes_back_a_servers_roles_too_where_nobody_has_bound_them(
+    lab: Lab, other: Lab, common_operator: Operator
+) -> None:
+    common_operator.stop()
+    install(lab, "--set", f"namespaces={lab.namespace},{other.namespace}")
+    bind(other, GUESTS, server_of=lab)
+    said = install(lab)
+    assert f"role/{GUESTS} in {lab.namespace} taken back" in said
+    assert f"role/{GUESTS} in {other.namespace} left: rolebinding/{GUESTS} gives it to somebody" in said
+    assert lab.kubectl("get", "roles,rolebindings", "--ignore-not-found") == ""
+    kept = other.kubectl("get", "roles,rolebindings", "-o", "name").split()
+    assert [one.partition("/")[2] for one in kept] == [GUESTS, GUESTS]

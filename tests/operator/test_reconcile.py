@@ -26,6 +26,7 @@ from windlass.wire.kube.names import (
     JOB_LABEL,
     NUDGE,
     PART_LABEL,
+    UPLOAD,
     Document,
     owner,
     owner_uid,
@@ -218,6 +219,18 @@ async def test_what_does_not_pass_is_told_after_all() -> None:
     bench = Bench(passing_ms=0)
     assert await bench.look() == ["status VolumePending", "create persistentvolumeclaims", "status VolumePending"]
     assert bench.status["message"] == "its volume is not bound yet"
+
+
+async def test_a_job_whose_upload_may_have_been_broken_off_asks_nobody_to_start_it() -> None:
+    bench = Bench(passing_ms=0, spec={"suspend": True})
+    await bench.until_it_runs()
+    assert bench.status["message"] == "it starts when spec.suspend is false"
+    known = bench.memory.jobs.get(KEY)
+    assert known is not None
+    known["metadata"]["annotations"] = {UPLOAD: "awaited"}
+    await bench.look()
+    assert bench.status["reason"] == "Suspended"
+    assert bench.status["message"].startswith("it waits for its upload; if that was broken off, delete it, or upload")
 
 
 async def test_a_storage_class_that_is_not_there_is_named_and_waited_for() -> None:

@@ -27,6 +27,22 @@ def test_what_the_operator_would_not_read_is_not_installed(verb: str, given: str
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize("verb", ["manifest", "install"])
+@pytest.mark.parametrize("again", ["gpu_resource=b/c", "gpu-resource=a/b", "GPU_RESOURCE="])
+def test_a_setting_that_is_given_twice_is_refused_by_its_name(verb: str, again: str) -> None:
+    done = CliRunner().invoke(command, [verb, "--set", "gpu_resource=a/b", "--set", "workers=3", "--set", again])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "gpu_resource is given more than once" in done.stderr
+
+
+@pytest.mark.parametrize("verb", ["manifest", "install"])
+@pytest.mark.parametrize("image", ["", " ", "Not An Image", "--privileged"])
+def test_an_image_that_is_none_is_not_installed(verb: str, image: str) -> None:
+    done = CliRunner().invoke(command, [verb, f"--image={image}"])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "--image" in done.stderr
+
+
 @pytest.mark.parametrize("name", ["preset-image", "preset_image", "PRESET_IMAGE"])
 def test_a_name_may_have_dashes(name: str) -> None:
     assert (

@@ -280,3 +280,13 @@ def test_a_batch_does_not_take_one_item_for_another() -> None:
 def test_a_batch_that_is_none_is_refused(data: object) -> None:
     with pytest.raises(Invalid):
         read_bulk(data, items_max=10, runtime="container")
+
+
+@pytest.mark.parametrize("name", ["fast", "gp3.csi.example.com", "a" * 253])
+def test_a_storage_class_may_have_any_name_that_kubernetes_gives_one(name: str) -> None:
+    assert read(document(storageClass=name)).spec.storage_class == name
+
+
+@pytest.mark.parametrize("name", ["", ".fast", "fast.", "a..b", "Fast", "a/b", "-a", "a-.b", "a\n", "a" * 254])
+def test_a_storage_class_of_a_name_that_none_can_have_is_refused(name: str) -> None:
+    assert [*faults(document(storageClass=name))] == ["spec.storageClass"]

@@ -127,10 +127,14 @@ def _of_cluster(ctx: click.Context) -> Client:
         from windlass.client.kube.home import KubeClient
     except ImportError as exc:
         raise click.ClickException("a cluster needs two more packages: pip install 'windlass[k8s]'") from exc
-    file = ctx.meta.get(_META + "kubeconfig")
-    config = read_config(Path(file) if file else None, ctx.meta.get(_META + "context"))
-    side_image = os.environ.get("WINDLASS_SIDE_IMAGE", "")
-    return KubeClient(config, namespace=ctx.meta.get(_META + "namespace"), side_image=side_image)
+    file, context = (ctx.meta.get(_META + name) for name in ("kubeconfig", "context"))
+    config = read_config(Path(file) if file else None, context)
+    return KubeClient(
+        config,
+        namespace=ctx.meta.get(_META + "namespace"),
+        side_image=os.environ.get("WINDLASS_SIDE_IMAGE", ""),
+        way=[*(("--kubeconfig", file) if file else ()), *(("--context", context) if context else ())],
+    )
 
 
 def _of_server(ctx: click.Context) -> Client:

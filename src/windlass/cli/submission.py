@@ -6,6 +6,7 @@ from typing import Any
 
 from windlass.cli.interrupts import endings_raised
 from windlass.cli.output import can_redraw, note
+from windlass.cli.plain import clean_lines
 from windlass.cli.progress import transfer
 from windlass.cli.render.values import bytes_of, name_of
 from windlass.client.client import Client
@@ -47,7 +48,7 @@ def submit(client: Client, document: Document, project: Path | None, *, is_quiet
             f"not uploaded, being special files or links that lead outside: {', '.join(packed.skipped[:5])}{_more(packed.skipped)}"
         )
     with endings_raised():
-        job = client.create({**document, "spec": {**document["spec"], "suspend": True}})
+        job = client.create_for_upload(document)
         try:
             return _fill_and_release(client, job, packed, is_quiet=is_quiet)
         except BaseException:
@@ -75,7 +76,7 @@ def _take_back(client: Client, uid: str) -> None:
     try:
         client.another().delete(uid, volume=True)
     except WindlassError as exc:
-        note(f"it could not be deleted: {exc.message}")
+        note(f"it could not be deleted: {clean_lines(exc.message)}")
 
 
 def _more(names: list[str]) -> str:

@@ -3,14 +3,11 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from typing import Final
 
 from windlass.cli.output import note
 from windlass.client.client import Client
+from windlass.client.kube.unseen import UNSEEN_SECONDS
 from windlass.core.errors import WindlassError
-
-UNSEEN_SECONDS: Final = 12.0
-"""An operator that is there may keep what it saw to itself for ten seconds, if it passes by itself."""
 
 
 @contextmanager

@@ -62,15 +62,23 @@ class Client(Governing, Pooling):
     def close(self) -> None:
         self._transport.close()
 
-    def command(self, words: str) -> str:
+    def command(self, words: str, *, program: str = "windlass") -> str:
         """What a person types to say this to the same home."""
-        return f"windlass {words}"
+        return f"{program} {words}"
+
+    def first_command(self) -> str:
+        """What makes a first job there."""
+        return self.command("run -- echo hello")
 
     # jobs
 
     def create(self, manifest: Document, *, key: str | None = None) -> Manifest:
         """Safe to repeat after a lost answer: every create carries a key."""
         return cast(Manifest, self._post(JOBS, manifest, headers={"Idempotency-Key": key or _key()}))
+
+    def create_for_upload(self, manifest: Document) -> Manifest:
+        """Held until it is released, because its files come first."""
+        return self.create({**manifest, "spec": {**manifest["spec"], "suspend": True}})
 
     def apply(self, manifest: Document) -> tuple[Manifest, Applied]:
         name = str(manifest["metadata"]["name"])

@@ -35,7 +35,7 @@ from windlass.operator.queue import WorkQueue
 from windlass.operator.sealing import seal
 from windlass.wire.job import API_VERSION, read_manifest
 from windlass.wire.kube.errand import read_errand
-from windlass.wire.kube.names import EXPIRES, Document, is_cancelled, owner_uid
+from windlass.wire.kube.names import EXPIRES, UPLOAD, Document, is_cancelled, owner_uid
 from windlass.wire.kube.observe import left_since
 from windlass.wire.kube.status import read_course, read_time
 
@@ -243,6 +243,7 @@ def read_wish(job: Document, preset_image: str) -> tuple[Wish, Submission]:
         timeout_ms=asked.timeout_ms,
         on_lost_node=asked.on_lost_node or default,
         is_suspended=asked.is_suspended,
+        awaits_upload=UPLOAD in metadata.get("annotations", {}),
         is_cancelled=is_cancelled(job),
         gpus=asked.spec.needs.gpus,
         node_labels=asked.node_labels,

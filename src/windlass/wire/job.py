@@ -299,7 +299,7 @@ class JobSpecDocument(Strict):
     terminal: bool = False
     stdin: bool = False
     network: bool = True
-    storage_class: Name | None = None
+    storage_class: Annotated[str, Field(max_length=names.DNS_SUBDOMAIN_MAX), names.DNS_SUBDOMAIN] | None = None
     pvc_size: VolumeSize = 1 << 30
     queue_name: Name | None = None
     max_cost: Annotated[int, Field(ge=1, le=10**15)] | None = None

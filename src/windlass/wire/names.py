@@ -14,6 +14,8 @@ from windlass.wire.expected import Form
 from windlass.wire.faults import show
 
 DNS_LABEL_PATTERN: Final = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
+DNS_SUBDOMAIN_PATTERN: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+DNS_SUBDOMAIN_MAX: Final = 253
 LABEL_VALUE_PATTERN: Final = r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"
 LABEL_KEY_PATTERN: Final = r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
 ENV_NAME_PATTERN: Final = r"^[A-Za-z_][A-Za-z0-9_.-]{0,255}$"
@@ -41,6 +43,11 @@ DNS_LABEL_EXPECTED: Final = (
     "expected 1 to 63 lower-case letters, digits and '-', beginning and ending with a letter or digit"
 )
 DNS_LABEL: Final = Form(DNS_LABEL_PATTERN, DNS_LABEL_EXPECTED)
+DNS_SUBDOMAIN: Final = Form(
+    DNS_SUBDOMAIN_PATTERN,
+    "expected lower-case letters, digits, '-' and '.', each part beginning and ending with a letter or digit",
+)
+"""What most objects of Kubernetes may be called; at most DNS_SUBDOMAIN_MAX characters."""
 
 
 def is_dns_label(text: str) -> bool:

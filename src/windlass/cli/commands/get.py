@@ -117,7 +117,7 @@ def list_jobs(client: Client, filters: Filters, form: str, **query: Any) -> None
         note(f"{newest(limit)}; --all shows every one")
     if not found and form in {"table", "wide"}:
         note(
-            "no jobs yet; `windlass run -- echo hello` makes one"
+            f"no jobs yet; `{client.first_command()}` makes one"
             if not any(filters.query.values())
             else "no job matches"
         )

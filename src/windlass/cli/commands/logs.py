@@ -8,6 +8,7 @@ from windlass.cli.command import Command, client_of
 from windlass.cli.follow import deletion_told
 from windlass.cli.names import job_argument
 from windlass.cli.output import LogWriter
+from windlass.cli.unseen import unseen_told
 
 
 @click.command(cls=Command)
@@ -32,7 +33,7 @@ def logs(
     client = client_of(ctx)
     uid = client.job(job)["metadata"]["uid"] if follow else job  # a name may be given anew while we follow
     try:
-        with deletion_told() if follow else nullcontext():
+        with deletion_told() if follow else nullcontext(), unseen_told(client, uid) if follow else nullcontext():
             for line in client.logs(uid, follow=follow, tail=tail, attempt=attempt, stream=stream):
                 writer.write(line)
             if follow:

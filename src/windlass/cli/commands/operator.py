@@ -1,5 +1,6 @@
 """`windlass operator manifest|install`: the CRDs, rights and Deployment, printed or applied."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ import click
 from windlass import __version__
 from windlass.cli.output import say
 from windlass.core.errors import NotFound
+from windlass.wire.kube.names import OPERATOR
 
 if TYPE_CHECKING:
     from windlass.wire.kube.names import Document
@@ -16,15 +18,30 @@ if TYPE_CHECKING:
 _IMAGE = f"windlass:{__version__}"
 _ENV = "KEY=VALUE"
 _WITHIN = ("Role", "RoleBinding")
+_OURS = f"app.kubernetes.io/managed-by=windlass,app.kubernetes.io/name={OPERATOR}"
+"""Labels of all that an install has made."""
 Reader = Callable[[Mapping[str, str]], tuple[Mapping[str, str], tuple[str, ...]]]
 """Judges settings and answers the operator's variables and the namespaces it watches; the operator's own, handed in as the
 context's object."""
 
 
+def _image(ctx: click.Context, param: click.Parameter, text: str) -> str:
+    from windlass.wire.names import read_image
+
+    try:
+        return read_image(text)
+    except ValueError as exc:
+        raise click.BadParameter(str(exc), ctx, param) from None
+
+
 def _options(function: Any) -> Any:
     for option in (
         click.option(
-            "--image", default=_IMAGE, show_default=True, help="The operator's image (deploy/Dockerfile makes it)."
+            "--image",
+            default=_IMAGE,
+            show_default=True,
+            callback=_image,
+            help="The operator's image (deploy/Dockerfile makes it).",
         ),
         click.option(
             "--namespace", "-n", default="windlass-system", show_default=True, help="Where the operator lives."
@@ -81,8 +98,18 @@ def _documents(
 ) -> "list[Document]":
     from windlass.wire.kube.install import crds, everything
 
-    environment, watched = read(dict(_pair(text) for text in settings))
+    environment, watched = read(_pairs(settings))
     return crds() if crds_only else everything(image, namespace=namespace, environment=environment, watched=watched)
+
+
+def _pairs(settings: tuple[str, ...]) -> dict[str, str]:
+    """A list of several is one value, `a,b`: of two values given for it nobody would see which one holds."""
+    given = [_pair(text) for text in settings]
+    names = Counter(name.lower().replace("-", "_") for name, _ in given)
+    for name, count in names.items():
+        if count > 1:
+            raise click.BadParameter(f"{name} is given more than once; a list is {name}=a,b", param_hint="--set")
+    return dict(given)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -128,19 +155,31 @@ async def _apply(api: Any, document: "Document") -> None:
 
 
 async def _take_back(api: Any, documents: "list[Document]", namespace: str) -> None:
-    """The operator's rights in namespaces that it no longer watches by name."""
+    """What an install before this one gave in namespaces that the operator no longer watches by name."""
     from windlass.wire.kube.install import is_left
-    from windlass.wire.kube.kinds import ROLE_BINDINGS, ROLES
+    from windlass.wire.kube.kinds import ROLE_BINDINGS
 
-    for binding in await api.list(ROLE_BINDINGS, labels="app.kubernetes.io/managed-by=windlass"):
+    for binding in await api.list(ROLE_BINDINGS, labels=_OURS):
         if not is_left(binding, namespace, documents):
             continue
-        name, within = binding["metadata"]["name"], binding["metadata"]["namespace"]
-        await api.delete(ROLE_BINDINGS, name, within, uid=binding["metadata"]["uid"])
-        role = await api.get(ROLES, name, within)
-        if role is not None:
-            await api.delete(ROLES, name, within, uid=role["metadata"]["uid"])
-        say(f"role/{name} in {within} taken back")
+        metadata = binding["metadata"]
+        await _take_roles(api, binding)  # before it: by the binding the next install would find what is left
+        await api.delete(ROLE_BINDINGS, metadata["name"], metadata["namespace"], uid=metadata["uid"])
+
+
+async def _take_roles(api: Any, binding: "Document") -> None:
+    """The operator's own and a server's. One that somebody else has bound is at work, and is theirs to take away."""
+    from windlass.wire.kube.kinds import ROLE_BINDINGS, ROLES
+
+    within, own = binding["metadata"]["namespace"], binding["metadata"]["uid"]
+    bindings = [one for one in await api.list(ROLE_BINDINGS, within) if one["metadata"]["uid"] != own]
+    bound = {one["roleRef"]["name"]: one["metadata"]["name"] for one in bindings if one["roleRef"]["kind"] == "Role"}
+    for role in await api.list(ROLES, within, labels=_OURS):
+        name = role["metadata"]["name"]
+        if name in bound:
+            say(f"role/{name} in {within} left: rolebinding/{bound[name]} gives it to somebody")
+        elif await api.delete(ROLES, name, within, uid=role["metadata"]["uid"]):
+            say(f"role/{name} in {within} taken back")
 
 
 def _plural(kind: str) -> str:

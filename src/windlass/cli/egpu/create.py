@@ -50,7 +50,7 @@ def create(ctx: click.Context, /, name: str, project_dir: Path | None, watch: bo
         return
     code = follow_to_end(client, job)
     if code == exits.OK and is_terminal(err=True):
-        note(f"`egpu download {name_of(job)}` fetches what it made")
+        note(f"`{client.command(f'download {name_of(job)}', program='egpu')}` fetches what it made")
     ctx.exit(code)
 
 

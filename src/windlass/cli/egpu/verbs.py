@@ -31,13 +31,14 @@ def get(ctx: click.Context, job: str, form: str) -> None:
 @click.pass_context
 def list_all(ctx: click.Context, form: str) -> None:
     """All ephemeral accelerated jobs, newest first."""
-    found = list(client_of(ctx).jobs(kind=KIND))
+    client = client_of(ctx)
+    found = list(client.jobs(kind=KIND))
     if show_document({"items": found}, form):
         return
     if found:
         _show(found, form)
     else:
-        note("no jobs yet; `egpu create NAME --project-dir DIR` makes one")
+        note(f"no jobs yet; `{client.command('create NAME --project-dir DIR', program='egpu')}` makes one")
 
 
 @click.command(cls=Command)

@@ -68,6 +68,7 @@ TIMEOUT_SECONDS: Final = 30.0
 THROTTLED: Final = "kube-throttled"
 """It has too much to do and says when to come again."""
 RETRY_AFTER_MAX_SECONDS: Final = 60
+NOT_INSTALLED: Final = "operator-not-installed"
 
 
 class KubeApi:
@@ -310,6 +311,9 @@ def error_of(code: int, body: bytes, retry_after: str = "") -> WindlassError:
             return Unauthenticated(message, code="kube-unauthenticated", hint="log in to the cluster again")
         case 403:
             return Denied(message, code="kube-forbidden", hint="the cluster's admin grants rights and quota")
+        case 404 if not status:  # not of an object, but of the whole way
+            words = "the cluster has no ephemeral accelerated jobs: the operator's CRDs are not installed"
+            return NotFound(words, code=NOT_INSTALLED, hint="`windlass operator install` brings them")
         case 404:
             return NotFound(message)
         case 409 if reason == "AlreadyExists":

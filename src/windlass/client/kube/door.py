@@ -19,7 +19,7 @@ from lightkube.config.kubeconfig import SingleConfig
 from lightkube.core.exceptions import ConfigError
 from msgspec import Struct
 
-from windlass.client.kube.api import ENCODE, MERGE, PODS, Kind, error_of
+from windlass.client.kube.api import ENCODE, MERGE, NOT_INSTALLED, PODS, Kind, error_of
 from windlass.client.kube.streams import (
     BROKEN,
     CLOSE,
@@ -64,7 +64,9 @@ class KubeDoor:
     def get(self, kind: Kind, name: str, namespace: str) -> Document | None:
         try:
             return self.call("GET", kind.path(namespace, name))
-        except NotFound:
+        except NotFound as exc:
+            if exc.code == NOT_INSTALLED:
+                raise
             return None
 
     def list(self, kind: Kind, namespace: str, *, labels: str = "") -> tuple[list[Document], str]:
@@ -78,9 +80,12 @@ class KubeDoor:
     def merge(self, kind: Kind, name: str, change: Document, namespace: str) -> Document:
         return self.call("PATCH", kind.path(namespace, name), change, media=MERGE)
 
-    def delete(self, kind: Kind, name: str, namespace: str, *, uid: str, grace: int | None = None) -> bool:
-        """Whether there was one with that UID to delete."""
-        options: Document = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+    def delete(
+        self, kind: Kind, name: str, namespace: str, *, uid: str, version: str = "", grace: int | None = None
+    ) -> bool:
+        """Whether there was one with that UID, and in that version if one is given, to delete."""
+        only = {"uid": uid, **({"resourceVersion": version} if version else {})}
+        options: Document = {"preconditions": only, "propagationPolicy": "Background"}
         if grace is not None:
             options["gracePeriodSeconds"] = grace
         try:

@@ -4,8 +4,9 @@ Jobs are the custom resources that the operator drives, so that what `egpu` does
 """
 
 import os
+import shlex
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -31,15 +32,24 @@ from windlass.client.kube.api import CLAIMS, EVENTS, JOBS
 from windlass.client.kube.door import KubeDoor
 from windlass.client.kube.lines import OVER, KubeLog
 from windlass.client.kube.side import SidePods
+from windlass.client.kube.unseen import is_overlooked, is_unseen, what_to_check
 from windlass.client.transport import Transport
-from windlass.core.errors import Conflict, Fault, Invalid, NotFound, WindlassError
+from windlass.core.errors import Conflict, Denied, Fault, Invalid, NotFound, WindlassError
 from windlass.core.model.job import JobSpec
 from windlass.core.model.submission import Submission
+from windlass.wire.faults import show
 from windlass.wire.job import read_manifest
-from windlass.wire.kube.names import CANCEL, EXPIRES, JOB_LABEL, KIND, NAMESPACE, OPERATOR, owner_uid, volume_name
+from windlass.wire.kube.kinds import NAMESPACES
+from windlass.wire.kube.names import CANCEL, EXPIRES, JOB_LABEL, KIND, UPLOAD, owner_uid, volume_name
 from windlass.wire.kube.status import read_time
 from windlass.wire.kube.volume import claim
-from windlass.wire.names import ARTIFACTS, read_artifact_file, read_artifact_path
+from windlass.wire.names import (
+    ARTIFACTS,
+    DNS_LABEL_EXPECTED,
+    is_dns_label,
+    read_artifact_file,
+    read_artifact_path,
+)
 from windlass.wire.render import timestamp
 from windlass.wire.urls import read_url
 
@@ -55,24 +65,31 @@ _ENDS: Final = {"DeadlineExceeded": "TIMED_OUT", "Cancelled": "CANCELLED"}
 class KubeClient(Client):
     """As `Client`, for the verbs that make sense on a cluster; the others say that they do not."""
 
-    def __init__(self, config: SingleConfig, *, namespace: str | None = None, side_image: str = "") -> None:
+    def __init__(
+        self, config: SingleConfig, *, namespace: str | None = None, side_image: str = "", way: Sequence[str] = ()
+    ) -> None:
+        """`way` are the options that led to the cluster, but for the namespace: what is told to be typed has them."""
         super().__init__(Connection(url=str(config.cluster.server)), transport=cast(Transport, _NoServer()))
         self._config = config
-        self.namespace = namespace or config.namespace or "default"
+        self.namespace = _namespace(namespace or config.namespace or "default")
         self._side_image = side_image
+        self._way = tuple(way)
         self._door = KubeDoor(config)
         self._names: dict[str, str] = {}
 
     def another(self) -> "KubeClient":
-        other = KubeClient(self._config, namespace=self.namespace, side_image=self._side_image)
+        other = KubeClient(self._config, namespace=self.namespace, side_image=self._side_image, way=self._way)
         other._names.update(self._names)
         return other
 
     def close(self) -> None:
         self._door.close()
 
-    def command(self, words: str) -> str:
-        return f"windlass -n {self.namespace} {words}"
+    def command(self, words: str, *, program: str = "windlass") -> str:
+        return f"{shlex.join((program, *self._way, '-n', self.namespace))} {words}"
+
+    def first_command(self) -> str:
+        return self.command("create NAME --project-dir DIR", program="egpu")
 
     # jobs
 
@@ -89,6 +106,11 @@ class KubeClient(Client):
                 self._door.delete(JOBS, metadata["name"], self.namespace, uid=metadata["uid"])
             raise
         return self._shown(made)
+
+    def create_for_upload(self, manifest: Document) -> Manifest:
+        """Marked as such: whoever finds it after this client was killed should not start it without its files."""
+        annotations = {**manifest["metadata"].get("annotations", {}), UPLOAD: "awaited"}
+        return super().create_for_upload({**manifest, "metadata": {**manifest["metadata"], "annotations": annotations}})
 
     def apply(self, manifest: Document) -> tuple[Manifest, Applied]:
         try:
@@ -107,14 +129,13 @@ class KubeClient(Client):
         return self._shown(self._found(ref))
 
     def unseen(self, ref: str) -> str:
-        """An operator writes a status as soon as it has looked."""
-        if self._found(ref).get("status"):
-            return ""
-        where = f"kubectl -n {NAMESPACE} get deployment {OPERATOR}"
-        return f"no operator has looked at it yet; `{where}` shows whether there is one"
+        job = self._found(ref)
+        return what_to_check(job, self.namespace, self._way) if is_unseen(job) else ""
 
     def page(self, **query: Any) -> Page:
         items, version = self._door.list(JOBS, self.namespace)
+        if not items:
+            self._check_namespace()
         wanted = query.get("name") or ""
         shown = [self._shown(item) for item in items if wanted in item["metadata"]["name"]]
         shown.sort(key=lambda job: job["metadata"].get("creationTimestamp", ""), reverse=True)
@@ -128,7 +149,8 @@ class KubeClient(Client):
 
     def release(self, ref: str) -> Manifest:
         name = self._alive(ref)["metadata"]["name"]
-        return self._shown(self._door.merge(JOBS, name, {"spec": {"suspend": False}}, self.namespace))
+        change = {"metadata": {"annotations": {UPLOAD: None}}, "spec": {"suspend": False}}
+        return self._shown(self._door.merge(JOBS, name, change, self.namespace))
 
     def delete(self, ref: str, *, volume: bool = False) -> None:
         """Without its volume, that first becomes nobody's and is dated; else it goes with the job that owns it."""
@@ -137,6 +159,8 @@ class KubeClient(Client):
         if not volume:
             self._orphan_volume(job)
         self._door.delete(JOBS, metadata["name"], self.namespace, uid=metadata["uid"])
+        if volume:
+            self._side().clear(metadata["name"])
 
     # what happens to them
 
@@ -202,13 +226,16 @@ class KubeClient(Client):
             yield _Whole(spool)
 
     def copy_file(self, job: str, url: str, target_path: str) -> CopiedFile:
-        """Into the volume of a job that need not be there yet: then it is dated, and goes if none comes."""
+        """Into the volume of a job that need not be there yet: then it is dated, and goes if no job comes, or no file."""
         _check_url(url)
+        if not is_dns_label(job):
+            raise Invalid(f"no job can be called {show(job)}: {DNS_LABEL_EXPECTED}", code="kube-name")
         target = f"{ARTIFACTS}/{_target(target_path)}"
+        made = None
         if self._door.get(CLAIMS, volume_name(job), self.namespace) is None:
             expires = timestamp(self._door.now() + VOLUME_TTL_SECONDS)
-            self._door.create(CLAIMS, claim(job, _spec({}), expires_at=expires), self.namespace)
-        size, digest = self._side().fetch(job, url, target)
+            made = self._door.create(CLAIMS, claim(job, _spec({}), expires_at=expires), self.namespace)
+        size, digest = self._side().fetch(job, url, target, made=made)
         return {"volume": volume_name(job), "path": target, "size": size, "digest": f"sha256:{digest}"}
 
     def cleanup(self) -> Cleanup:
@@ -223,6 +250,8 @@ class KubeClient(Client):
             if is_due:
                 self._door.delete(CLAIMS, metadata["name"], self.namespace, uid=metadata["uid"])
             items.append({"name": metadata["name"], "action": "deleted" if is_due else "skipped", "why": why})
+        if not items:
+            self._check_namespace()
         deleted = sum(item["action"] == "deleted" for item in items)
         return {"deleted": deleted, "skipped": len(items) - deleted, "items": items}
 
@@ -251,14 +280,23 @@ class KubeClient(Client):
     def _side(self) -> SidePods:
         return SidePods(self._door, self.namespace, *([self._side_image] if self._side_image else []))
 
+    def _check_namespace(self) -> None:
+        """An API server lists nothing in one that is not there, as in one that is empty. Who may not look takes it so."""
+        with suppress(Denied):
+            if self._door.get(NAMESPACES, self.namespace, "") is None:
+                words = f"there is no namespace {self.namespace} in the cluster"
+                raise NotFound(words, code="namespace-not-found", hint="-n names another")
+
     def _found(self, ref: str) -> Document:
         """By name; or by the UID of one met before, and then only that one."""
         name = self._names.get(ref, ref)
-        found = self._door.get(JOBS, name, self.namespace)
+        found = self._door.get(JOBS, name, self.namespace) if is_dns_label(name) else None
         if found is None or (ref in self._names and found["metadata"]["uid"] != ref):
-            raise NotFound(
-                f"there is no job {name} in namespace {self.namespace}", hint="`egpu list` shows them; -n names another"
+            words, listed = (
+                f"there is no job {name} in namespace {self.namespace}",
+                self.command("list", program="egpu"),
             )
+            raise NotFound(words, hint=f"`{listed}` shows them; -n names another")
         self._names[found["metadata"]["uid"]] = name
         return found
 
@@ -273,13 +311,14 @@ class KubeClient(Client):
     def _volume_of(self, ref: str) -> str:
         """The job's name, when its volume is there: also after the job is gone."""
         name = self._names.get(ref, ref)
-        volume = volume_name(name)
-        if self._door.get(CLAIMS, volume, self.namespace) is not None:
+        volume, can_be = volume_name(name), is_dns_label(name)
+        if can_be and self._door.get(CLAIMS, volume, self.namespace) is not None:
             return name
-        job = self._door.get(JOBS, name, self.namespace)
+        job = self._door.get(JOBS, name, self.namespace) if can_be else None
         if job is None:
             words = f"there is neither a job {name} nor a volume of one in namespace {self.namespace}"
-            raise NotFound(words, hint="`egpu list` shows jobs; -n names another namespace")
+            listed = self.command("list", program="egpu")
+            raise NotFound(words, hint=f"`{listed}` shows jobs; -n names another namespace")
         is_over = job.get("status", {}).get("phase") in OVER
         hint = "its time-to-live has passed" if is_over else "the operator makes it before the job starts"
         raise NotFound(f"there is no volume {volume}", code="volume-not-found", hint=hint)
@@ -306,8 +345,10 @@ class KubeClient(Client):
         self._door.merge(CLAIMS, volume["metadata"]["name"], {"metadata": change}, self.namespace)
 
     def _shown(self, job: Document) -> Manifest:
-        """With the state that every surface shows beside the phase."""
+        """With the state that every surface shows beside the phase, and why it waits where nobody else can say."""
         status = dict(job.get("status", {}))
+        if is_overlooked(job, time.time()):
+            status["waiting"] = [what_to_check(job, self.namespace, self._way)]
         phase, reason = status.setdefault("phase", "Pending"), status.get("reason", "")
         status["state"] = _ENDS.get(reason, "FAILED") if phase == "Failed" else _STATES[phase]
         self._names[job["metadata"]["uid"]] = job["metadata"]["name"]
@@ -391,6 +432,13 @@ def _spec(spec: Document) -> JobSpec:
 def _read(spec: Document) -> Submission:
     document = {"apiVersion": "windlass.dev/v1", "kind": KIND, "metadata": {"name": "x"}, "spec": spec}
     return read_manifest(document, runtime="container", preset_image="preset")
+
+
+def _namespace(text: str) -> str:
+    if not is_dns_label(text):
+        words = f"no namespace can be called {show(text)}: {DNS_LABEL_EXPECTED}"
+        raise Invalid(words, code="kube-name", hint="-n names it, or the kubeconfig's context")
+    return text
 
 
 def _check_url(url: str) -> None:

@@ -20,6 +20,8 @@ LOOK_SECONDS: Final = 0.3
 ABSENT: Final = "log-absent"
 UNREADABLE: Final = "log-unreadable"
 OVER: Final = ("Succeeded", "Failed")
+LOST_WITH_POD: Final = frozenset({"PodDeleted", "NodeLost"})
+"""Ends of a run that leave nobody to ask for what it printed."""
 
 
 class KubeLog:
@@ -93,7 +95,7 @@ class KubeLog:
 
     def _kept(self, attempt: int) -> list[str]:
         """From the sealed log if it is this job's, else from its pod. Silence would say that it printed nothing: it does so
-        only when the status names no log of that run."""
+        only when the status names no log of that run, and the run did not end with its pod."""
         named = self._named(attempt)
         name = named or log_name(self._name, attempt)
         sealed = self._door.get(CONFIG_MAPS, name, self._namespace)
@@ -111,7 +113,17 @@ class KubeLog:
             if named:
                 words = f"the log of {self._name} is gone: there is no ConfigMap {name} any more"
                 raise NotFound(words, code=ABSENT) from None
+            if why := self._why_lost(attempt):
+                raise NotFound(f"no log of {self._name} was kept: {why}", code=ABSENT) from None
             return []
+
+    def _why_lost(self, attempt: int) -> str:
+        """Only of the run that a job ended with: of those before it the status no longer tells how they ended."""
+        status = self._status()
+        is_last = attempt == status.get("attempt", 0) and status.get("phase") in OVER
+        if not is_last or status.get("reason") not in LOST_WITH_POD:
+            return ""
+        return str(status.get("message") or status["reason"])
 
     def _named(self, attempt: int) -> str:
         """What the status says that the log of that run is kept as. It names the newest there is, which may be an earlier run's."""

@@ -1,7 +1,7 @@
 """Short-lived pods beside a job, with its volume: they take an upload in, fetch a URL, hand artifacts out, or hold a shell.
 
 Nothing is ever given to a shell: commands are words, and bytes go by stdin and stdout. What arrived is verified by its digest
-before it counts. The image needs `tee`, `test`, `sha256sum`, `tar`, `wget` and `sleep`; busybox has them.
+before it counts. The image needs `tee`, `test`, `ls`, `sha256sum`, `tar`, `wget` and `sleep`; busybox has them.
 """
 
 import secrets
@@ -11,12 +11,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, Final
 
-from windlass.client.kube.api import JOBS, PODS
+from windlass.client.kube.api import CLAIMS, JOBS, PODS
 from windlass.client.kube.door import Done, KubeDoor
 from windlass.client.pack import Project, SingleFile
 from windlass.core.errors import Conflict, Invalid, NotFound, Unavailable, WindlassError
 from windlass.ports.fetcher import FetchFailed
-from windlass.wire.kube.names import Document
+from windlass.wire.kube.names import JOB_LABEL, Document, owner_uid
+from windlass.wire.kube.observe import is_beside
 from windlass.wire.kube.pod import PodPolicy, side_pod
 from windlass.wire.names import ARTIFACTS
 
@@ -76,16 +77,21 @@ class SidePods:
                 self._do(pod, ["mkdir", "-p", target.rpartition("/")[0]])
                 self._do(pod, ["mv", temporary, target])
 
-    def fetch(self, job: str, url: str, target: str) -> tuple[int, str]:
-        """Download a URL into the volume; its size and digest."""
-        with self.open(job, "copy") as pod, self._arriving(pod) as temporary:
-            self._check_free(pod, target)
-            self._fetch(pod, url, temporary)
-            size = int(self._do(pod, ["stat", "-c", "%s", temporary]).stdout)
-            digest = self._do(pod, ["sha256sum", temporary]).stdout.split()[0].decode()
-            self._do(pod, ["mkdir", "-p", target.rpartition("/")[0]])
-            self._do(pod, ["mv", temporary, target])
-        return size, digest
+    def fetch(self, job: str, url: str, target: str, *, made: Document | None = None) -> tuple[int, str]:
+        """Download a URL into the volume; its size and digest. `made` is the claim, where it was made for this: with nothing in
+        it, it goes again."""
+        own, is_empty = "", False
+        try:
+            with self.open(job, "copy") as own:
+                try:
+                    return self._fetched(own, url, target)
+                except BaseException:
+                    is_empty = made is not None and self._is_empty(own)
+                    raise
+        except BaseException:
+            if made is not None:
+                self._take_back(job, made, own, is_empty=is_empty)
+            raise
 
     @contextmanager
     def take(self, job: str, path: str, *, is_archive: bool) -> Iterator[IO[bytes]]:
@@ -105,6 +111,43 @@ class SidePods:
                     )
             spool.seek(0)
             yield spool
+
+    def clear(self, job: str) -> None:
+        """End those of clients that were killed: each would hold the job's volume for an hour more."""
+        with suppress(WindlassError):  # who may not end them leaves them to their hour
+            for pod in self._door.list(PODS, self._namespace, labels=f"{JOB_LABEL}={job}")[0]:
+                if is_beside(pod):
+                    metadata = pod["metadata"]
+                    self._door.delete(PODS, metadata["name"], self._namespace, uid=metadata["uid"], grace=0)
+
+    def _fetched(self, pod: str, url: str, target: str) -> tuple[int, str]:
+        with self._arriving(pod) as temporary:
+            self._check_free(pod, target)
+            self._fetch(pod, url, temporary)
+            size = int(self._do(pod, ["stat", "-c", "%s", temporary]).stdout)
+            digest = self._do(pod, ["sha256sum", temporary]).stdout.split()[0].decode()
+            self._do(pod, ["mkdir", "-p", target.rpartition("/")[0]])
+            self._do(pod, ["mv", temporary, target])
+        return size, digest
+
+    def _is_empty(self, pod: str) -> bool:
+        with suppress(WindlassError):  # the pod is lost: what broke before is to be told
+            return set(self._do(pod, ["ls", "-A", ARTIFACTS]).stdout.split()) <= {b"lost+found"}
+        return False
+
+    def _take_back(self, job: str, made: Document, own: str, *, is_empty: bool) -> None:
+        """Only while it is nobody's and nobody else is at it; and only if it holds nothing, as one does that has no place yet."""
+        name, uid = made["metadata"]["name"], made["metadata"]["uid"]
+        with suppress(WindlassError):  # then it goes by its date
+            found = self._door.get(CLAIMS, name, self._namespace) or {}
+            if found.get("metadata", {}).get("uid") != uid or owner_uid(found):
+                return
+            pods, _ = self._door.list(PODS, self._namespace, labels=f"{JOB_LABEL}={job}")
+            is_used = any(pod["metadata"]["name"] != own for pod in pods)
+            if is_used or not (is_empty or found.get("status", {}).get("phase") == "Pending"):
+                return
+            version = found["metadata"]["resourceVersion"]  # or a job could adopt it between the look and the deletion
+            self._door.delete(CLAIMS, name, self._namespace, uid=uid, version=version)
 
     def _policy(self, job: str) -> PodPolicy:
         """Beside the job, where its own pod may go: a volume that is bound by its first pod is bound to that pod's node."""

@@ -34,6 +34,9 @@ LEAVING_AGAIN_MS: Final = 5_000
 PASSING: Final = frozenset({"VolumePending", "Starting"})
 """What a job that goes well waits for, mostly for less than a second."""
 
+AWAITS_UPLOAD: Final = (
+    "it waits for its upload; if that was broken off, delete it, or upload its files again (windlass cp) and release it"
+)
 VOLUME_GONE: Final = "its volume was deleted while it ran: what it wrote there is lost"
 _FINAL: Final = frozenset({"DeadlineExceeded", "Cancelled", "VolumeLost"})
 """Ends that no retry follows."""
@@ -139,7 +142,8 @@ def _is_of_one_before(wish: Wish, course: Course, volume: VolumeSeen) -> bool:
 
 def _wait_or_start(wish: Wish, course: Course, volume: VolumeSeen, first: tuple[Action, ...], now: Millis) -> Step:
     if wish.is_suspended and not course.attempt:
-        return Step(course=_waits(course, "Suspended", "it starts when spec.suspend is false"), actions=first)
+        words = AWAITS_UPLOAD if wish.awaits_upload else "it starts when spec.suspend is false"
+        return Step(course=_waits(course, "Suspended", words), actions=first)
     if wish.held:
         return Step(course=_waits(course, "AwaitingAdmission", wish.held), actions=first)
     if not volume.is_bound and not volume.waits_for_pod and not wish.is_volume_given:

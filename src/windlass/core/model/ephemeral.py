@@ -27,6 +27,8 @@ class Wish(Struct, frozen=True, kw_only=True):
     timeout_ms: Millis | None = None
     on_lost_node: OnLostNode = OnLostNode.WAIT
     is_suspended: bool = False
+    awaits_upload: bool = False
+    """Suspended by a client that sends its files: by itself it is released when they are all there."""
     is_cancelled: bool = False
     gpus: int = 0
     node_labels: tuple[tuple[str, str], ...] = ()

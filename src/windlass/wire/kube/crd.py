@@ -30,6 +30,7 @@ _WRITTEN: Final[Mapping[str, Any]] = {
 }
 _FIXED: Final = ("image", "resources", "pvcSize", "storageClass", "model")
 """What a job is; changing it under way would mean nothing."""
+_FIXED_WORDS: Final = "is fixed once the job is made"
 _COLUMNS: Final = (
     ("Phase", ".status.phase", "string", 0),
     ("Reason", ".status.reason", "string", 0),
@@ -134,12 +135,19 @@ def _add_rules(spec: Schema) -> None:
         path = fields[parent]["properties"]["path"]
         inside = "(!self.startsWith('/') || self.startsWith('/artifacts/')) && !self.split('/').exists(p, p == '..' || p == '.')"
         _rules(path, inside, "expected a path below /artifacts, without '.' and '..'")
+    _fix(spec)
+
+
+def _fix(spec: Schema) -> None:
+    """A rule looks a field up in all that its object may have, each time, and every write of a status runs them all: so each
+    field is compared by a rule of its own, and the object is asked only for what may come or go."""
+    fields = spec["properties"]
+    for name in _FIXED:
+        _rules(fields[name], "self == oldSelf", f"{name} {_FIXED_WORDS}")
     spec["x-kubernetes-validations"] = [
-        _rule(
-            f"has(self.{name}) == has(oldSelf.{name}) && (!has(self.{name}) || self.{name} == oldSelf.{name})",
-            f"{name} is fixed once the job is made",
-        )
+        _rule(f"has(self.{name}) == has(oldSelf.{name})", f"{name} {_FIXED_WORDS}")
         for name in _FIXED
+        if "default" not in fields[name]
     ]
 
 

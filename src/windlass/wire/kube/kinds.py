@@ -1,8 +1,14 @@
 """The kinds of objects we speak of with an API server, and each one's way in its API."""
 
+import re
 from typing import Final
 
+from windlass.core.errors import Invalid
+from windlass.wire.faults import show
+
 _PREFIXES: Final = {"v1": "/api/v1"}
+_SEGMENT: Final = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._:]*", re.ASCII)
+"""What any object may be called. Nothing in it leads elsewhere when it stands in a path: no slash, no dots alone, no query."""
 
 
 class Kind:
@@ -14,14 +20,21 @@ class Kind:
         self.is_namespaced = is_namespaced
 
     def path(self, namespace: str = "", name: str = "", sub: str = "") -> str:
+        """Of all of them, or of the one named. Whatever was typed as a name stays one: it is refused if it could be more."""
         parts = [
             self.prefix,
-            f"namespaces/{namespace}" if self.is_namespaced and namespace else "",
+            f"namespaces/{_segment(namespace)}" if self.is_namespaced and namespace else "",
             self.plural,
-            name,
+            _segment(name) if name else "",
             sub,
         ]
         return "/".join(part for part in parts if part)
+
+
+def _segment(name: str) -> str:
+    if not _SEGMENT.fullmatch(name):
+        raise Invalid(f"nothing on a cluster can be called {show(name)}", code="kube-name")
+    return name
 
 
 PODS: Final = Kind("v1", "pods")

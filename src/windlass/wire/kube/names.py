@@ -32,6 +32,8 @@ NUDGE: Final = f"{GROUP}/nudge"
 """Annotation on a run's pod: changed when its node is to look at it again at once."""
 CANCEL: Final = f"{GROUP}/cancel"
 """Annotation on the job: `true`, it is to end."""
+UPLOAD: Final = f"{GROUP}/upload"
+"""Annotation on a suspended job: its client sends files and releases it when they are all there."""
 _YES: Final = frozenset({"true", "yes", "1"})
 EXPIRES: Final = f"{GROUP}/expires-at"
 """Annotation on a volume that is nobody's: when it goes, RFC 3339."""

@@ -59,14 +59,19 @@ def see_pod(
     )
 
 
+def is_beside(pod: Document) -> bool:
+    """Whether a client made it beside a job's volume. A server's is not meant, which comes back for it."""
+    metadata = pod["metadata"]
+    marks = metadata.get("labels", {})
+    is_ours = JOB_LABEL in marks and marks.get(PART_LABEL) in BESIDE and not metadata.get("ownerReferences")
+    return is_ours and INSTALLATION_LABEL not in marks
+
+
 def left_since(pod: Document) -> Millis | None:
     """Since when a pod that a client made beside a volume has ended and is still there; None when it is no such pod. The
     client removes it, unless it was killed: then it holds the volume, which cannot go."""
     metadata, status = pod["metadata"], pod.get("status", {})
-    marks = metadata.get("labels", {})
-    is_beside = JOB_LABEL in marks and marks.get(PART_LABEL) in BESIDE and not metadata.get("ownerReferences")
-    is_a_servers = INSTALLATION_LABEL in marks  # which comes back for it
-    if not is_beside or is_a_servers or "deletionTimestamp" in metadata or status.get("phase") not in _OVER:
+    if not is_beside(pod) or "deletionTimestamp" in metadata or status.get("phase") not in _OVER:
         return None
     changed = (read_time(one.get("lastTransitionTime")) for one in status.get("conditions", []))
     told = [read_time(_ended_container(status).get("finishedAt")), read_time(metadata.get("creationTimestamp"))]
