@@ -261,6 +261,22 @@ async def test_a_log_that_cannot_be_had_does_not_keep_a_job_from_its_end() -> No
     assert (bench.status["phase"], bench.status.get("logName")) == ("Succeeded", None)
 
 
+async def test_no_log_is_lost_by_what_else_is_refused_however_often() -> None:
+    bench = Bench()
+    await bench.until_it_runs()
+    bench.pod("Succeeded", ENDED)
+    bench.memory.claims.drop(bench.api.objects["persistentvolumeclaims", "artifacts-it"])  # so that it is asked for
+    for refused in ("get persistentvolumeclaims", "configmaps"):
+        bench.api.refusals = {refused: Unavailable("a bad day", code="kube-unavailable")}
+        for _ in range(2 * SEAL_TRIES):
+            await bench.look()
+    bench.api.refusals, bench.api.has_log = {}, False
+    await bench.look()
+    bench.api.has_log = True
+    await bench.look()
+    assert (bench.status["phase"], bench.status["logName"]) == ("Succeeded", "it-1-log")
+
+
 @pytest.mark.parametrize(
     ("references", "kept"),
     [

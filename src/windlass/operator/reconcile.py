@@ -32,7 +32,7 @@ from windlass.operator.memory import Key, Memory, key_of
 from windlass.operator.metrics import OperatorMetrics
 from windlass.operator.observing import Observer
 from windlass.operator.queue import WorkQueue
-from windlass.operator.sealing import seal
+from windlass.operator.sealing import keep_log, read_log
 from windlass.wire.job import API_VERSION, read_manifest
 from windlass.wire.kube.errand import read_errand
 from windlass.wire.kube.names import EXPIRES, UPLOAD, Document, is_cancelled, owner_uid
@@ -41,7 +41,7 @@ from windlass.wire.kube.status import read_course, read_time
 
 ROUNDS_MAX: Final = 12
 SEAL_TRIES: Final = 8
-"""With the pauses between them most of a minute."""
+"""How often a log may be refused; with the pauses between them most of a minute."""
 BACKOFF_FIRST_SECONDS: Final = 0.2
 BACKOFF_MAX_SECONDS: Final = 30.0
 PASSING_MS: Final = 10_000
@@ -80,6 +80,8 @@ class Reconciler:
         self._passing_ms = passing_ms
         self._failures: dict[Key, int] = {}
         self._logs: dict[tuple[str, int], LogSeen] = {}
+        self._unread: dict[Key, int] = {}
+        """How often in a row its node did not hand out a job's log. Counted apart: whatever else fails loses no log."""
         self._wishes: dict[Key, tuple[object, tuple[Wish, Submission]]] = {}
         self._untold: dict[Key, float] = {}
         """Since when a passing moment waits to be written."""
@@ -128,6 +130,7 @@ class Reconciler:
         if job is None or "deletionTimestamp" in job["metadata"]:
             self._untold.pop(key, None)
             self._wishes.pop(key, None)
+            self._unread.pop(key, None)
             return None  # what it owned goes with it
         wish, asked = self._wish(key, job)
         wish = await self._gate.judge(job, wish)
@@ -195,14 +198,19 @@ class Reconciler:
         return None
 
     async def _seal(self, job: Document, attempt: int) -> LogSeen:
-        """A log that its node does not hand out is asked for again and again, but not for ever: the job has ended."""
+        """A log that its node does not hand out is asked for again and again, but not for ever: the job has ended. One that
+        was read is kept, however often that is refused: without the API server nothing ends anyway."""
+        key = key_of(job)
         try:
-            return await seal(self._api, job, attempt)
+            printed = await read_log(self._api, job, attempt)
         except Unavailable as exc:
-            if self._failures.get(key_of(job), 0) < SEAL_TRIES:
+            self._unread[key] = self._unread.get(key, 0) + 1
+            if self._unread[key] <= SEAL_TRIES:
                 raise
-            log.warning("log not to be had", job=key_of(job), attempt=attempt, why=str(exc))
-            return LogSeen()
+            log.warning("log not to be had", job=key, attempt=attempt, why=str(exc))
+            printed = None
+        self._unread.pop(key, None)
+        return await keep_log(self._api, job, attempt, printed) if printed else LogSeen()
 
     def _again(self, key: Key, code: str, exc: Exception) -> None:
         failures = self._failures[key] = self._failures.get(key, 0) + 1

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 import structlog
+from msgspec import Struct
 
 from windlass.client.kube.api import CONFIG_MAPS, KubeApi
 from windlass.core.errors import Conflict, Invalid, NotFound
@@ -21,23 +22,32 @@ TAIL_CHARACTERS: Final = 500
 log = structlog.get_logger(__name__)
 
 
-async def seal(api: KubeApi, job: Document, attempt: int) -> LogSeen:
-    """Read and keep it. A log that cannot be had any more (its node is lost, nothing started) is none; that is no error."""
+class Printed(Struct, frozen=True):
+    """What a run said: its last words, and all of it in a size that can be kept."""
+
+    words: str
+    packed: bytes
+
+
+async def read_log(api: KubeApi, job: Document, attempt: int) -> Printed | None:
+    """None for a log that cannot be had any more (its node is lost, nothing started) or that is empty; that is no error."""
     metadata = job["metadata"]
-    name, namespace, uid = metadata["name"], metadata["namespace"], metadata["uid"]
     try:
-        async with api.log(pod_name(name, attempt), namespace) as pieces:
+        async with api.log(pod_name(metadata["name"], attempt), metadata["namespace"]) as pieces:
             head, tail, left_out = await _read(pieces)
     except (NotFound, Invalid):
-        return LogSeen()
-    if not head:
-        return LogSeen()
-    words, packed = last_lines(tail or head), pack(head, tail, left_out)
+        return None
+    return Printed(last_lines(tail or head), pack(head, tail, left_out)) if head else None
+
+
+async def keep_log(api: KubeApi, job: Document, attempt: int, printed: Printed) -> LogSeen:
+    metadata = job["metadata"]
+    name, namespace, uid = metadata["name"], metadata["namespace"], metadata["uid"]
     for kept in (log_name(name, attempt), spare_log_name(name, attempt, uid)):
-        if await _keep(api, sealed_log(kept, name, uid, attempt, packed, words), namespace, uid):
-            return LogSeen(name=kept, tail=words)
+        if await _keep(api, sealed_log(kept, name, uid, attempt, printed.packed, printed.words), namespace, uid):
+            return LogSeen(name=kept, tail=printed.words)
     log.warning("no name for a log", job=(namespace, name), attempt=attempt)
-    return LogSeen(tail=words)
+    return LogSeen(tail=printed.words)
 
 
 async def _keep(api: KubeApi, document: Document, namespace: str, uid: str) -> bool:
