@@ -20,6 +20,7 @@ from aiohttp import WSMsgType, web
 JOBS = "/apis/windlass.dev/v1/namespaces/lab/ephemeralaccelerationjobs"
 CORE = "/api/v1/namespaces/lab"
 STDIN, STDOUT, STDERR, VERDICT, CLOSE = 0, 1, 2, 3, 255
+SLOW_SECONDS = 1.0
 
 
 class Cluster:
@@ -37,12 +38,16 @@ class Cluster:
         self.commands: list[list[str]] = []
         self.stuck = ""
         """A command that hears its first bytes, or says a word, and never ends."""
+        self.slow: set[str] = set()
+        """Methods that are answered late."""
         self.printing: dict[str, str] = {}
         """What commands print, by their first word."""
         self.meanwhile: dict[str, Callable[[], object]] = {}
         """What somebody else does while a command runs."""
         self.failing: dict[str, tuple[int, str]] = {}
         """Commands that end with a code and words on stderr."""
+        self.absent: set[str] = set()
+        """Commands that are not in the pod's image."""
         self.namespaces: dict[str, int] = {CORE: 200}
         """What is answered to who asks for a namespace; 404 to any other."""
         self.directories: set[str] = set()
@@ -81,6 +86,9 @@ class Cluster:
             self.bodies.append(body)
         if path.endswith("/exec"):
             return await self._execute(request)
+        if request.method in self.slow:
+            self.has_begun.set()
+            await asyncio.sleep(SLOW_SECONDS)
         if path.endswith("/log"):
             text = self.logs.get(path.split("/")[-2])
             return _refused(404, "NotFound") if text is None else web.Response(text=text)
@@ -121,6 +129,13 @@ class Cluster:
 
     async def _run(self, words: list[str], socket: web.WebSocketResponse) -> None:
         self.meanwhile.get(words[0], dict)()
+        if words[0] in self.absent:
+            told = (
+                f'OCI runtime exec failed: exec failed: exec: "{words[0]}": executable file not found in $PATH: unknown'
+            )
+            await socket.send_bytes(bytes((VERDICT,)) + json.dumps({"status": "Failure", "message": told}).encode())
+            await socket.close()
+            return
         if printed := self.printing.get(words[0]):
             await socket.send_bytes(bytes((STDOUT,)) + printed.encode())
         if words[0] == self.stuck:
@@ -128,7 +143,7 @@ class Cluster:
                 await socket.receive()
             await socket.send_bytes(bytes((STDOUT,)) + b"begun\n")
             self.has_begun.set()
-            await socket.receive() if words[0] != "tee" else await asyncio.sleep(60)
+            await asyncio.sleep(60)
         if words[0] == "tee":
             self._digest = await _swallow(socket)
         if words[0] == "sha256sum":

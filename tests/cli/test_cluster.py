@@ -91,6 +91,30 @@ def test_an_interrupted_command_beside_a_job_ends_without_a_word(cluster: Cluste
     assert (process.returncode, err.strip(), cluster.names(f"{CORE}/pods")) == (130, "", [])
 
 
+@pytest.mark.parametrize("method", ["POST", "DELETE"])
+def test_a_pod_beside_a_job_goes_though_the_interrupt_comes_while_it_is_made_or_removed(
+    cluster: Cluster, shell: Shell, method: str
+) -> None:
+    cluster.slow = {method}
+    cluster.put(VOLUMES, {"metadata": {"name": "artifacts-it"}})
+    process = shell.start("egpu", "debug", "it", "--exec", "true")
+    assert cluster.has_begun.wait(PATIENCE_SECONDS)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=PATIENCE_SECONDS)
+    assert (process.returncode, err.strip(), cluster.names(f"{CORE}/pods")) == (130, "", [])
+    assert cluster.asked[-1].startswith(f"{CORE}/pods/it-debug-"), "the pod that was made is removed again"
+
+
+def test_a_command_that_is_not_in_the_image_is_said_and_ends_as_in_a_shell(cluster: Cluster, shell: Shell) -> None:
+    cluster.absent = {"nosuch", "wget"}
+    cluster.put(VOLUMES, {"metadata": {"name": "artifacts-it"}})
+    done = shell("egpu", "debug", "it", "--exec", "nosuch --at-all")
+    assert (done.returncode, done.stderr) == (127, "nosuch: no such command in the image\n")
+    done = shell("egpu", "copy-file", "it", "http://x.test/cat.jpg")
+    assert "ended with 127: wget: no such command in the image" in done.stderr
+    assert cluster.names(f"{CORE}/pods") == []
+
+
 def sealed(text: str, owner: str, name: str = "it-1-log") -> dict[str, Any]:
     packed = base64.b64encode(gzip.compress(text.encode())).decode()
     return {"metadata": {"name": name, **owned(owner)}, "binaryData": {"log.gz": packed}}
@@ -438,8 +462,8 @@ def test_what_is_told_to_be_typed_leads_to_the_same_cluster(cluster: Cluster, sh
     assert f"`windlass operator install {way}` makes one" in said
 
 
-ESCAPES = "\x1b[2J\x1b]0;owned\x07\x9b2J\x7fover"
-"""Clears the screen, names the window, rings the bell; the last but one in one character."""
+ESCAPES = "\x1b[2J\x1b]0;owned\x07\x9b2J\x7f\u202e\U000e0041over"
+"""Clears the screen, names the window, rings the bell, clears it in one character, turns the line, hides a letter."""
 
 
 def test_what_a_job_leaves_in_its_status_and_events_cannot_move_a_terminals_cursor(

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from windlass.cli.plain import clean_json
+from windlass.cli.plain import clean_json, is_plain
 from windlass.cli.render import table
 from windlass.cli.render.fit import Columns
 from windlass.client.documents import LogLine
@@ -67,7 +67,15 @@ def show_json(document: object) -> None:
 
 
 def show_yaml(document: object) -> None:
-    say(msgspec.yaml.encode(document).decode().rstrip("\n"))
+    text = msgspec.yaml.encode(document).decode()
+    say((text if is_plain(text) else _escaped_yaml(document)).rstrip("\n"))
+
+
+def _escaped_yaml(document: object) -> str:
+    """The same to a program, with every character escaped that is not ASCII: YAML lets some stand that turn a line's direction."""
+    import yaml
+
+    return str(yaml.safe_dump(msgspec.to_builtins(document), sort_keys=False, allow_unicode=False))
 
 
 def show_document(document: object, form: str) -> bool:

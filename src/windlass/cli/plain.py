@@ -2,6 +2,7 @@
 and nothing ends in a traceback. Of foreign text: nothing that a terminal obeys. Only what a job printed itself is left as it is."""
 
 import codecs
+import json
 import re
 import sys
 from typing import Final
@@ -9,8 +10,7 @@ from typing import Final
 _STAND_INS: Final = {"…": "...", "┃": "|", "∞": "-", "→": "->", "·": "-", "≥": ">=", "≤": "<="}
 _BARS: Final = "█▏▎▍▌▋▊▉▁▂▃▄▅▆▇"
 _NAME: Final = "windlass-plain"
-_LEFT_BY_JSON: Final = re.compile("[\x7f-\x9f]")
-"""Control characters that may stand in JSON as they are."""
+_UNUSUAL: Final = re.compile("[^\n -~]")
 
 
 def clean(text: str) -> str:
@@ -22,9 +22,14 @@ def clean_lines(text: str) -> str:
     return "\n".join(map(clean, text.split("\n")))
 
 
+def is_plain(text: str) -> bool:
+    """Whether it can be shown as it is."""
+    return text.replace("\n", "").isprintable()
+
+
 def clean_json(text: str) -> str:
-    """The same document to a program."""
-    return _LEFT_BY_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    """The same document to a program. JSON lets control characters stand, and those that turn a line's direction."""
+    return _UNUSUAL.sub(lambda found: found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1], text)
 
 
 def make_do() -> None:

@@ -31,9 +31,9 @@ from windlass.client.kube.streams import (
     STDOUT,
     VERDICT,
     broken,
-    exit_code,
     innermost,
     open_socket,
+    read_verdict,
 )
 from windlass.client.terminal import Output
 from windlass.core.errors import Conflict, Invalid, NotFound, Unavailable
@@ -224,7 +224,10 @@ class PodTerminal:
                 if data:
                     yield Output(channel == STDERR, data)
             elif channel == VERDICT:
-                self.exit_code = exit_code(json.loads(data))
+                verdict = read_verdict(json.loads(data))
+                if verdict.words:
+                    yield Output(True, verdict.words)
+                self.exit_code = verdict.exit_code
                 return
 
     def send(self, data: bytes) -> None:

@@ -8,7 +8,8 @@ import secrets
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from typing import IO, Final
 
 from windlass.client.kube.api import CLAIMS, JOBS, PODS
@@ -54,13 +55,13 @@ class SidePods:
             mount=mount,
             seconds=LIFE_SECONDS,
         )
-        made = self._door.create(PODS, document, self._namespace)
+        uid = self._make(document)
         try:
             self._until_running(pod)
             yield pod
         finally:
             if not keep:
-                self._door.delete(PODS, pod, self._namespace, uid=made["metadata"]["uid"], grace=0)
+                self._remove(pod, uid)
 
     def put(self, job: str, body: Project | SingleFile, path: str, digest: str) -> None:
         """Verified as it arrived, then unpacked or moved to its place; before that nothing has its name."""
@@ -148,6 +149,31 @@ class SidePods:
                 return
             version = found["metadata"]["resourceVersion"]  # or a job could adopt it between the look and the deletion
             self._door.delete(CLAIMS, name, self._namespace, uid=uid, version=version)
+
+    def _make(self, document: Document) -> str:
+        """Its UID. A signal that comes meanwhile is heard when it is known whether the pod was made, and that is gone again."""
+        with ThreadPoolExecutor(1) as apart:
+            making = apart.submit(self._door.create, PODS, document, self._namespace)
+            try:
+                return str(making.result()["metadata"]["uid"])
+            except (KeyboardInterrupt, SystemExit):
+                with suppress(WindlassError):
+                    made = making.result()["metadata"]
+                    self._remove(made["name"], made["uid"])
+                raise
+
+    def _remove(self, pod: str, uid: str) -> None:
+        """Once more when a signal comes meanwhile, which is heard then. By a door of its own: that of a call which was broken
+        off may be of no more use."""
+        try:
+            self._delete(pod, uid)
+        except (KeyboardInterrupt, SystemExit):
+            self._delete(pod, uid)
+            raise
+
+    def _delete(self, pod: str, uid: str) -> None:
+        with closing(self._door.another()) as door:
+            door.delete(PODS, pod, self._namespace, uid=uid, grace=0)
 
     def _policy(self, job: str) -> PodPolicy:
         """Beside the job, where its own pod may go: a volume that is bound by its first pod is bound to that pod's node."""

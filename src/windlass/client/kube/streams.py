@@ -5,12 +5,14 @@ from threads.
 """
 
 import json
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
 
 import httpx2
 from httpx2.websockets import HTTPXWSException, WebSocketUpgradeError
+from msgspec import Struct
 
 from windlass.core.errors import Unavailable
 from windlass.ports.runtime import Stream
@@ -73,7 +75,10 @@ class PodStream:
                 raise broken(exc) from exc
             channel, data = frame[0], frame[1:]
             if channel == VERDICT:
-                self._exit_code = exit_code(json.loads(data))
+                verdict = read_verdict(json.loads(data))
+                if verdict.words:
+                    yield Stream.STDERR, verdict.words
+                self._exit_code = verdict.exit_code
                 return
             if channel in (STDOUT, STDERR) and data:
                 yield Stream.STDERR if channel == STDERR else Stream.STDOUT, data
@@ -129,13 +134,38 @@ def innermost(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return broken(only) if isinstance(only, BROKEN) else only
 
 
-def exit_code(verdict: Document) -> int:
-    if verdict.get("status") == "Success":
-        return 0
-    for cause in verdict.get("details", {}).get("causes", []):
+class Verdict(Struct, frozen=True):
+    """How a command ended; `words` for its stderr, where it could not be begun and said nothing itself."""
+
+    exit_code: int
+    words: bytes = b""
+
+
+def read_verdict(document: Document) -> Verdict:
+    if document.get("status") == "Success":
+        return Verdict(0)
+    for cause in document.get("details", {}).get("causes", []):
         if cause.get("reason") == "ExitCode":
-            return int(cause["message"])
-    raise Unavailable(str(verdict.get("message", "the command could not be run")), code="kube-unavailable")
+            return Verdict(int(cause["message"]))
+    message = str(document.get("message", "the command could not be run"))
+    for pattern, code, words in _UNRUNNABLE:
+        if found := pattern.search(message):
+            return Verdict(code, f"{found[1]}: {words}\n".encode())
+    raise Unavailable(message, code="kube-unavailable")
+
+
+# In the words of the OCI runtimes, which every layer passes on; 126 and 127 are what a shell would answer.
+_UNRUNNABLE: Final = (
+    (
+        re.compile(r'exec: "([^"]*)": (?:executable file not found in \$PATH|stat .*: no such file or directory)'),
+        127,
+        "no such command in the image",
+    ),
+    (re.compile(r"executable file [`']?([^`' ]+)[`']? not found in \$PATH"), 127, "no such command in the image"),
+    (re.compile(r'exec: "([^"]*)": permission denied'), 126, "permission denied"),
+    (re.compile(r'exec: "([^"]*)": is a directory'), 126, "is a directory"),
+    (re.compile(r"exec (\S+): exec format error"), 126, "not for this machine's processor"),
+)
 
 
 def broken(exc: Exception) -> Unavailable:
