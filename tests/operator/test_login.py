@@ -36,6 +36,10 @@ def plugin(directory: Path, script: str, version: str = "v1", **more: object) ->
     return {"exec": {"apiVersion": f"client.authentication.k8s.io/{version}", "command": "./get-token", **more}}
 
 
+def nothing_known(plural: str, line: bytes) -> bool:
+    return False
+
+
 def credential(status: str) -> str:
     return f'echo \'{{"kind": "ExecCredential", "status": {status}}}\''
 
@@ -45,7 +49,7 @@ async def test_a_plugin_is_asked_in_its_version_and_its_token_is_used(tmp_path: 
     told = tmp_path / "told"
     script = f'echo "$KUBERNETES_EXEC_INFO" > {told}; ' + credential('{"token": "\'$WHO\'"}')
     user = plugin(tmp_path, script, version, env=[{"name": "WHO", "value": "ours"}])
-    info = await connection(read_config(kubeconfig(tmp_path, user)))
+    info = await connection(read_config(kubeconfig(tmp_path, user)), nothing_known)
     async with info.aiohttp_session as http:
         assert http.headers["Authorization"] == "Bearer ours"
     asked = json.loads(told.read_text())
@@ -71,7 +75,7 @@ BAD = {
 @pytest.mark.parametrize(("script", "version", "words"), BAD.values(), ids=BAD.keys())
 async def test_what_a_plugin_does_wrong_is_said(tmp_path: Path, script: str, version: str, words: str) -> None:
     with pytest.raises(Invalid, match=words) as refused:
-        await connection(read_config(kubeconfig(tmp_path, plugin(tmp_path, script, version))))
+        await connection(read_config(kubeconfig(tmp_path, plugin(tmp_path, script, version))), nothing_known)
     assert refused.value.code == "kube-config"
 
 
@@ -79,7 +83,7 @@ async def test_a_plugin_that_is_not_there_is_named_with_its_own_hint(tmp_path: P
     user = plugin(tmp_path, "true", installHint="get it from our intranet")
     (tmp_path / "get-token").unlink()
     with pytest.raises(Invalid, match="get-token could not be run") as refused:
-        await connection(read_config(kubeconfig(tmp_path, user)))
+        await connection(read_config(kubeconfig(tmp_path, user)), nothing_known)
     assert refused.value.hint == "get it from our intranet"
 
 

@@ -18,6 +18,12 @@ class OnePodDoor:
         self.made: Document = {}
         self.deleted: list[str] = []
 
+    def another(self) -> "OnePodDoor":
+        return self
+
+    def close(self) -> None:
+        return
+
     def get(self, kind: Kind, name: str, namespace: str) -> Document:
         return {"spec": {"nodeSelector": {"disk": "fast"}}} if kind is JOBS else {"status": self.status}
 

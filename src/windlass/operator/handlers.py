@@ -10,6 +10,7 @@ from typing import Any, cast
 import kopf
 from lightkube.config.kubeconfig import SingleConfig
 
+from windlass.operator.echoes import Echoes
 from windlass.operator.memory import Key, Memory, key_of
 from windlass.operator.noteless import keep_no_notes
 from windlass.operator.patience import Endless, connection
@@ -23,7 +24,7 @@ _OURS = {JOB_LABEL: kopf.PRESENT}
 def register(registry: kopf.OperatorRegistry, memory: Memory, queue: WorkQueue[Key], config: SingleConfig) -> None:
     @kopf.on.login(registry=registry)
     async def login(**_: Any) -> kopf.AiohttpSession:
-        return await connection(config)
+        return await connection(config, Echoes(memory).is_one)
 
     @kopf.on.startup(registry=registry)
     def configure(settings: kopf.OperatorSettings, **_: Any) -> None:

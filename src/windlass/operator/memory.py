@@ -22,6 +22,13 @@ class Shelf:
     def all(self) -> list[Document]:
         return list(self._documents.values())
 
+    def knows(self, key: Key, uid: str, version: str) -> bool:
+        """That object in that version, or what came of it."""
+        known = self._documents.get(key)
+        if uid in self._dead:
+            return True
+        return known is not None and known["metadata"]["uid"] == uid and _number(version) <= _version(known)
+
     def put(self, document: Document) -> None:
         if document["metadata"]["uid"] in self._dead:
             return
@@ -87,5 +94,8 @@ def key_of(document: Document) -> Key:
 
 
 def _version(document: Document) -> int:
-    text = str(document["metadata"].get("resourceVersion", "0"))
-    return int(text) if text.isdecimal() else 0
+    return _number(str(document["metadata"].get("resourceVersion", "0")))
+
+
+def _number(version: str) -> int:
+    return int(version) if version.isdecimal() else 0

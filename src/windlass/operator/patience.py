@@ -2,7 +2,8 @@
 does not expect: 410 instead of a stream, an error within one, a minute of 500s. Here such an answer is one it knows to go on after.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from itertools import chain, repeat
 from typing import Any, Final, cast
 
@@ -19,6 +20,8 @@ _KNOWN: Final = frozenset({401, 403, 404, 429})
 _RELIST: Final = b'{"type": "ERROR", "object": {"kind": "Status", "code": 410}}\n'
 _HEAD: Final = 32
 """Within so many bytes an event says what it is."""
+Known = Callable[[str, bytes], bool]
+"""Whether an event of a kind, by its plural, tells nothing new."""
 
 
 class Endless:
@@ -28,7 +31,7 @@ class Endless:
         return chain((1, 1, 2, 3, 5), repeat(8))
 
 
-async def connection(config: SingleConfig) -> kopf.AiohttpSession:
+async def connection(config: SingleConfig, is_known: Known) -> kopf.AiohttpSession:
     """It logs in with what we were given, and asks again when that is refused."""
     login = Login(config)
     headers = await login.headers(anew=True)
@@ -36,7 +39,7 @@ async def connection(config: SingleConfig) -> kopf.AiohttpSession:
         connector=aiohttp.TCPConnector(ssl=login.context(), limit=0),
         headers=headers,
         proxy=login.proxy(),
-        response_class=PatientAnswer,
+        response_class=cast(Any, partial(PatientAnswer, is_known=is_known)),
     )
     return kopf.AiohttpSession(
         server=str(config.cluster.server), default_namespace=config.namespace, aiohttp_session=http
@@ -44,10 +47,15 @@ async def connection(config: SingleConfig) -> kopf.AiohttpSession:
 
 
 class PatientAnswer(aiohttp.ClientResponse):
+    def __init__(self, *arguments: Any, is_known: Known, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._is_known = is_known
+
     async def start(self, connection: Any) -> aiohttp.ClientResponse:
         await super().start(connection)
         if self.url.query.get("watch") == "true" and self.status in (200, GONE):
-            self.content = cast(Any, _Events(self.content, is_gone=self.status == GONE))
+            is_known = partial(self._is_known, self.url.name)
+            self.content = cast(Any, _Events(self.content, is_gone=self.status == GONE, is_known=is_known))
             self.status = 200
         elif 400 <= self.status < 500 and self.status not in _KNOWN:
             self.status = 503  # asked again, after a pause
@@ -55,11 +63,12 @@ class PatientAnswer(aiohttp.ClientResponse):
 
 
 class _Events:
-    """A watch's events, an error among them told as the one after which everything is listed anew."""
+    """A watch's events that are news, an error among them told as the one after which everything is listed anew."""
 
-    def __init__(self, content: aiohttp.StreamReader, *, is_gone: bool) -> None:
+    def __init__(self, content: aiohttp.StreamReader, *, is_gone: bool, is_known: Callable[[bytes], bool]) -> None:
         self._content = content
         self._is_gone = is_gone
+        self._is_known = is_known
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._content, name)  # in all else it is what it was
@@ -69,4 +78,7 @@ class _Events:
             yield _RELIST
             return
         async for line in lines_of(self._content):
-            yield _RELIST if b'"ERROR"' in line[:_HEAD] else line + b"\n"
+            if b'"ERROR"' in line[:_HEAD]:
+                yield _RELIST
+            elif not self._is_known(line):
+                yield line + b"\n"
