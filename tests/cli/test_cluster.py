@@ -109,9 +109,9 @@ def test_a_command_that_is_not_in_the_image_is_said_and_ends_as_in_a_shell(clust
     cluster.absent = {"nosuch", "wget"}
     cluster.put(VOLUMES, {"metadata": {"name": "artifacts-it"}})
     done = shell("egpu", "debug", "it", "--exec", "nosuch --at-all")
-    assert (done.returncode, done.stderr) == (127, "nosuch: no such command in the image\n")
+    assert (done.returncode, done.stderr) == (127, "no such command in the image: nosuch\n")
     done = shell("egpu", "copy-file", "it", "http://x.test/cat.jpg")
-    assert "ended with 127: wget: no such command in the image" in done.stderr
+    assert "ended with 127: no such command in the image: wget" in done.stderr
     assert cluster.names(f"{CORE}/pods") == []
 
 

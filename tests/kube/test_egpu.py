@@ -151,7 +151,7 @@ def test_debug_is_a_shell_beside_the_artifacts_and_is_gone_afterwards(
     done = egpu("debug", "seen", "--exec", "cat /mnt/it", stdin="")
     assert "inside" in done.stdout
     done = egpu("debug", "seen", "--exec", "nosuch", stdin="", check=False)
-    assert (done.returncode, done.stderr) == (127, "nosuch: no such command in the image\n")
+    assert (done.returncode, done.stderr) == (127, "no such command in the image: nosuch\n")
     wait_for(lambda: lab.items("pods") == [], 120, "the debug pod to go")
     egpu("debug", "seen", "--exec", "true", "--keep", "--pod-name", "look", stdin="")
     assert lab.get("pod", "look") is not None

@@ -5,7 +5,6 @@ from threads.
 """
 
 import json
-import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
@@ -15,6 +14,7 @@ from httpx2.websockets import HTTPXWSException, WebSocketUpgradeError
 from msgspec import Struct
 
 from windlass.core.errors import Unavailable
+from windlass.core.model.unrunnable import read_unrunnable
 from windlass.ports.runtime import Stream
 from windlass.wire.kube.kinds import PODS
 from windlass.wire.kube.names import CONTAINER, Document
@@ -148,24 +148,9 @@ def read_verdict(document: Document) -> Verdict:
         if cause.get("reason") == "ExitCode":
             return Verdict(int(cause["message"]))
     message = str(document.get("message", "the command could not be run"))
-    for pattern, code, words in _UNRUNNABLE:
-        if found := pattern.search(message):
-            return Verdict(code, f"{found[1]}: {words}\n".encode())
+    if unrunnable := read_unrunnable(message):
+        return Verdict(unrunnable.exit_code, f"{unrunnable.words}\n".encode())
     raise Unavailable(message, code="kube-unavailable")
-
-
-# In the words of the OCI runtimes, which every layer passes on; 126 and 127 are what a shell would answer.
-_UNRUNNABLE: Final = (
-    (
-        re.compile(r'exec: "([^"]*)": (?:executable file not found in \$PATH|stat .*: no such file or directory)'),
-        127,
-        "no such command in the image",
-    ),
-    (re.compile(r"executable file [`']?([^`' ]+)[`']? not found in \$PATH"), 127, "no such command in the image"),
-    (re.compile(r'exec: "([^"]*)": permission denied'), 126, "permission denied"),
-    (re.compile(r'exec: "([^"]*)": is a directory'), 126, "is a directory"),
-    (re.compile(r"exec (\S+): exec format error"), 126, "not for this machine's processor"),
-)
 
 
 def broken(exc: Exception) -> Unavailable:

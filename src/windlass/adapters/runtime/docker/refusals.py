@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from windlass.core.errors import Conflict, Invalid, NotFound, Unavailable, WindlassError
+from windlass.core.model.unrunnable import read_unrunnable
 from windlass.ports.runtime import ENGINE_REFUSED
 
 REFUSED: Final = ENGINE_REFUSED
@@ -30,36 +31,14 @@ def refusal(status: int, body: bytes) -> WindlassError:
 
 def readable_start_error(error: str) -> str:
     """The part of an OCI runtime's complaint that a person can use, without the layers that passed it on."""
-    for pattern, sentence in _START_ERRORS:
-        found = pattern.search(error)
-        if found:
-            return sentence.format(*found.groups())
+    if unrunnable := read_unrunnable(error):
+        return f"{unrunnable.words} (exit {unrunnable.exit_code})"
+    if driver := _NO_DRIVER.search(error):
+        return f"the engine has no GPU driver{driver[1]}"
     return re.sub(r"^(?:.*?OCI runtime create failed: |.*?runc create failed: )+", "", error).removesuffix(": unknown")
 
 
-# Both runtimes, runc and crun, name the program they could not execute; 126 and 127 are what a shell would answer.
-_START_ERRORS: Final = (
-    (
-        re.compile(r'exec: "([^"]*)": (?:executable file not found in \$PATH|stat .*: no such file or directory)'),
-        "no such command in the image: {0} (exit 127)",
-    ),
-    (
-        re.compile(r"executable file [`']?([^`' ]+)[`']? not found in \$PATH"),
-        "no such command in the image: {0} (exit 127)",
-    ),
-    (
-        re.compile(r'exec: "([^"]*)": permission denied'),
-        "the command cannot be executed: {0}: permission denied (exit 126)",
-    ),
-    (
-        re.compile(r"(?:open|exec) [`']?([^`': ]+)[`']?: Permission denied"),
-        "the command cannot be executed: {0}: permission denied (exit 126)",
-    ),
-    (re.compile(r'exec: "([^"]*)": is a directory'), "the command cannot be executed: {0} is a directory (exit 126)"),
-    (re.compile(r"exec (\S+): exec format error"), "the command is not for this machine's processor: {0} (exit 126)"),
-    (re.compile(r"exec (\S+): no such file or directory"), "no such command in the image: {0} (exit 127)"),
-    (re.compile(r'could not select device driver "([^"]*)" with capabilities'), "the engine has no GPU driver{0}"),
-)
+_NO_DRIVER: Final = re.compile(r'could not select device driver "([^"]*)" with capabilities')
 
 
 def _sentence(body: bytes) -> str:
