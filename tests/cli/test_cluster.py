@@ -30,6 +30,11 @@ PATIENCE_SECONDS = 120
 """On a busy machine."""
 
 
+ENDINGS = pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+
+
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
     with a_cluster() as found:
@@ -47,7 +52,7 @@ def large(directory: Path) -> Path:
     return directory
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@ENDINGS
 def test_an_interrupted_upload_ends_in_one_line_and_takes_the_job_back(
     cluster: Cluster, shell: Shell, tmp_path: Path, number: int, code: int
 ) -> None:
@@ -80,15 +85,18 @@ def test_a_job_whose_client_was_killed_in_its_upload_is_known_as_such(
     assert (job["spec"]["suspend"], job["metadata"]["annotations"]) == (False, {UPLOAD: None})
 
 
-def test_an_interrupted_command_beside_a_job_ends_without_a_word(cluster: Cluster, shell: Shell) -> None:
+@ENDINGS
+def test_an_interrupted_command_beside_a_job_ends_without_a_word(
+    cluster: Cluster, shell: Shell, number: int, code: int
+) -> None:
     cluster.stuck = "sleep"
     cluster.put(f"{CORE}/persistentvolumeclaims", {"metadata": {"name": "artifacts-it"}})
     process = shell.start("egpu", "debug", "it", "--exec", "sleep 100")
     assert process.stdout is not None
     assert process.stdout.readline() == "begun\n"
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, err = process.communicate(timeout=PATIENCE_SECONDS)
-    assert (process.returncode, err.strip(), cluster.names(f"{CORE}/pods")) == (130, "", [])
+    assert (process.returncode, err.strip(), cluster.names(f"{CORE}/pods")) == (code, "", [])
 
 
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
@@ -122,6 +130,14 @@ def sealed(text: str, owner: str, name: str = "it-1-log") -> dict[str, Any]:
 
 def owned(uid: str) -> dict[str, Any]:
     return {"ownerReferences": [{"kind": "EphemeralAccelerationJob", "uid": uid, "controller": True}]}
+
+
+@pytest.mark.parametrize("option", ["--timestamps", "--stream=stderr"])
+def test_what_a_log_on_a_cluster_does_not_tell_is_refused(cluster: Cluster, shell: Shell, option: str) -> None:
+    cluster.job("it", phase="Succeeded", attempt=1)
+    done = shell("egpu", "logs", "it", option)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"{option.partition('=')[0]} is not for" in done.stderr
 
 
 def test_the_sealed_log_of_the_job_is_shown(cluster: Cluster, shell: Shell) -> None:

@@ -44,10 +44,10 @@ def test_only_what_memory_has_is_dropped(line: bytes, is_dropped: bool) -> None:
     assert Echoes(a_memory(7)).is_one(PODS, line) is is_dropped
 
 
-def test_what_is_dead_stays_so_however_late_it_is_told_of() -> None:
+def test_what_was_told_as_deleted_is_news_again_as_one_whose_label_was_taken_and_given_back() -> None:
     memory = a_memory(7)
-    memory.pods.heard("DELETED", json.loads(an_event("", 9))["object"])
-    assert Echoes(memory).is_one(PODS, an_event("MODIFIED", 8))
+    memory.pods.heard("DELETED", json.loads(an_event("", 8))["object"])
+    assert not Echoes(memory).is_one(PODS, an_event("ADDED", 9))
     assert not Echoes(memory).is_one(PODS, an_event("ADDED", 12, uid="u2"))
 
 

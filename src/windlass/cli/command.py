@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from windlass.cli.interrupts import endings_raised
 from windlass.client.client import Client
 from windlass.client.connection import find
 
@@ -127,6 +128,7 @@ def _of_cluster(ctx: click.Context) -> Client:
         from windlass.client.kube.home import KubeClient
     except ImportError as exc:
         raise click.ClickException("a cluster needs two more packages: pip install 'windlass[k8s]'") from exc
+    ctx.with_resource(endings_raised())  # what is made in a cluster beside a job is taken away again
     file, context = (ctx.meta.get(_META + name) for name in ("kubeconfig", "context"))
     config = read_config(Path(file) if file else None, context)
     return KubeClient(

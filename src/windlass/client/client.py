@@ -62,6 +62,9 @@ class Client(Governing, Pooling):
     def close(self) -> None:
         self._transport.close()
 
+    def check_log_options(self, *, stream: str | None, has_times: bool) -> None:
+        """Invalid where its logs do not tell that."""
+
     def command(self, words: str, *, program: str = "windlass") -> str:
         """What a person types to say this to the same home."""
         return f"{program} {words}"

@@ -1,5 +1,6 @@
-"""What a watch tells that is known already. Every write of ours comes back as an event, two of five that the operator hears: kopf
-would take a millisecond for each, and the job would be looked at once more, to find nothing. So it is dropped before both.
+"""What a watch tells that is known already. Every write of ours comes back as an event, mostly after its answer: then it is one of
+four that the operator hears. kopf would take a millisecond for it, and the job would be looked at once more, to find nothing. So
+it is dropped before both: 0.85 of the processor time, by turns with and without.
 """
 
 from collections.abc import Mapping

@@ -54,7 +54,9 @@ def register(registry: kopf.OperatorRegistry, memory: Memory, queue: WorkQueue[K
 
     @kopf.on.event("", "v1", "namespaces", registry=registry)
     async def on_namespace(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002
-        memory.namespaces.heard(type, _plain(body))
+        namespace = _plain(body)
+        for job in memory.heard_namespace(type, namespace):
+            queue.add(key_of(job))
 
 
 def _hear_nodes(registry: kopf.OperatorRegistry, memory: Memory, queue: WorkQueue[Key]) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from windlass.wire.kube.names import Document
+from windlass.wire.kube.names import TENANT_LABEL, Document
 
 Key = tuple[str, str]
 """Namespace and name."""
@@ -23,10 +23,9 @@ class Shelf:
         return list(self._documents.values())
 
     def knows(self, key: Key, uid: str, version: str) -> bool:
-        """That object in that version, or what came of it."""
+        """That object in that version or a newer one. Of the dead nothing is known: who has lost its label is told as deleted,
+        and may have it again."""
         known = self._documents.get(key)
-        if uid in self._dead:
-            return True
         return known is not None and known["metadata"]["uid"] == uid and _number(version) <= _version(known)
 
     def put(self, document: Document) -> None:
@@ -72,6 +71,14 @@ class Memory:
     def nudged(self, uid: str) -> None:
         self._put_off.discard(uid)
 
+    def heard_namespace(self, kind: str | None, namespace: Document) -> list[Document]:
+        """The jobs that it concerns: those in it, when it has become another tenant's, or nobody's."""
+        before = self.namespaces.get(key_of(namespace))
+        self.namespaces.heard(kind, namespace)
+        if before is None or _tenant(before) == _tenant(namespace):
+            return []
+        return [job for job in self.jobs.all() if job["metadata"]["namespace"] == namespace["metadata"]["name"]]
+
     def heard_node(self, kind: str | None, node: Document) -> bool:
         """Whether the node began or ceased to answer."""
         name = node["metadata"]["name"]
@@ -91,6 +98,10 @@ class Memory:
 def key_of(document: Document) -> Key:
     metadata = document["metadata"]
     return metadata.get("namespace", ""), metadata["name"]
+
+
+def _tenant(namespace: Document) -> str:
+    return str(namespace["metadata"].get("labels", {}).get(TENANT_LABEL, ""))
 
 
 def _version(document: Document) -> int:

@@ -31,6 +31,7 @@ def logs(
     """What JOB printed, also after it is over."""
     writer = LogWriter(has_timestamps=timestamps, is_live=follow)
     client = client_of(ctx)
+    client.check_log_options(stream=stream, has_times=timestamps)
     uid = client.job(job)["metadata"]["uid"] if follow else job  # a name may be given anew while we follow
     try:
         with deletion_told() if follow else nullcontext(), unseen_told(client, uid) if follow else nullcontext():

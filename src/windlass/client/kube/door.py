@@ -13,13 +13,14 @@ from typing import Any, Final
 
 import anyio
 import httpx2
-from anyio.from_thread import BlockingPortal, start_blocking_portal
+from anyio.from_thread import BlockingPortal
 from lightkube.config.client_adapter import AsyncClient, Client, ConnectionParams
 from lightkube.config.kubeconfig import SingleConfig
 from lightkube.core.exceptions import ConfigError
 from msgspec import Struct
 
 from windlass.client.kube.api import ENCODE, MERGE, NOT_INSTALLED, PODS, Kind, error_of
+from windlass.client.kube.portal import open_portal
 from windlass.client.kube.streams import (
     BROKEN,
     CLOSE,
@@ -154,7 +155,7 @@ class KubeDoor:
         path = PODS.path(namespace, pod, "exec")
         left: BaseException | None = None
         try:
-            with start_blocking_portal() as portal:
+            with open_portal() as portal:
                 http = AsyncClient(self._config, ConnectionParams(timeout=httpx2.Timeout(TIMEOUT_SECONDS)))
                 opened = open_socket(http, path, query)
                 with portal.wrap_async_context_manager(http), portal.wrap_async_context_manager(opened) as socket:

@@ -85,6 +85,14 @@ class KubeClient(Client):
     def close(self) -> None:
         self._door.close()
 
+    def check_log_options(self, *, stream: str | None, has_times: bool) -> None:
+        if stream is not None:
+            raise Invalid("Kubernetes does not tell stdout from stderr: --stream is not for a cluster", code="home")
+        if has_times:
+            words = "a log that is kept on a cluster has no times: --timestamps is not for one"
+            hint = "`kubectl logs --timestamps` shows them as long as the pod is there"
+            raise Invalid(words, code="home", hint=hint)
+
     def command(self, words: str, *, program: str = "windlass") -> str:
         return f"{shlex.join((program, *self._way, '-n', self.namespace))} {words}"
 
@@ -467,9 +475,14 @@ def _due(volume: Document, job: Document | None) -> tuple[float | None, str]:
     """When it goes, in seconds since the epoch, and why so."""
     if job is None:
         at = read_time(volume["metadata"].get("annotations", {}).get(EXPIRES))
-        return (at / 1000, "nobody's since its job went or never came") if at else (None, "not dated")
+        words = "nobody's since its job went or never came"
+        return (at / 1000, f"{words}; it goes at {_moment(at / 1000)}") if at else (None, f"{words}, and not dated")
     ended = read_time(job.get("status", {}).get("finishedAt"))
     if ended is None:
         return None, f"its job is {job.get('status', {}).get('phase', 'Pending')}"
     due = ended / 1000 + job["spec"].get("pvcTTLSecondsAfterFinished", VOLUME_TTL_SECONDS)
-    return due, f"its time-to-live ends at {datetime.fromtimestamp(due, UTC):%H:%M:%S} UTC"
+    return due, f"its time-to-live ends at {_moment(due)}"
+
+
+def _moment(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%H:%M:%S} UTC"

@@ -8,7 +8,7 @@ import secrets
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from typing import IO, Final
 
@@ -55,13 +55,17 @@ class SidePods:
             mount=mount,
             seconds=LIFE_SECONDS,
         )
-        uid = self._make(document)
+        apart, making = ThreadPoolExecutor(1), None
         try:
+            # Apart, so that a signal breaks off the waiting and not the call: whether there is a pod is known all the same.
+            making = apart.submit(self._door.create, PODS, document, self._namespace)
+            making.result()
             self._until_running(pod)
             yield pod
         finally:
-            if not keep:
-                self._remove(pod, uid)
+            apart.shutdown(wait=False)
+            if making is not None and not keep:
+                self._remove(pod, making)
 
     def put(self, job: str, body: Project | SingleFile, path: str, digest: str) -> None:
         """Verified as it arrived, then unpacked or moved to its place; before that nothing has its name."""
@@ -150,28 +154,20 @@ class SidePods:
             version = found["metadata"]["resourceVersion"]  # or a job could adopt it between the look and the deletion
             self._door.delete(CLAIMS, name, self._namespace, uid=uid, version=version)
 
-    def _make(self, document: Document) -> str:
-        """Its UID. A signal that comes meanwhile is heard when it is known whether the pod was made, and that is gone again."""
-        with ThreadPoolExecutor(1) as apart:
-            making = apart.submit(self._door.create, PODS, document, self._namespace)
-            try:
-                return str(making.result()["metadata"]["uid"])
-            except (KeyboardInterrupt, SystemExit):
-                with suppress(WindlassError):
-                    made = making.result()["metadata"]
-                    self._remove(made["name"], made["uid"])
-                raise
-
-    def _remove(self, pod: str, uid: str) -> None:
-        """Once more when a signal comes meanwhile, which is heard then. By a door of its own: that of a call which was broken
-        off may be of no more use."""
+    def _remove(self, pod: str, making: "Future[Document]") -> None:
+        """Once more when a signal comes meanwhile, which is heard then."""
         try:
-            self._delete(pod, uid)
+            self._delete(pod, making)
         except (KeyboardInterrupt, SystemExit):
-            self._delete(pod, uid)
+            self._delete(pod, making)
             raise
 
-    def _delete(self, pod: str, uid: str) -> None:
+    def _delete(self, pod: str, making: "Future[Document]") -> None:
+        """By a door of its own: that of a call which was broken off may be of no more use."""
+        try:
+            uid = making.result()["metadata"]["uid"]
+        except WindlassError:
+            return  # there is none
         with closing(self._door.another()) as door:
             door.delete(PODS, pod, self._namespace, uid=uid, grace=0)
 
