@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-TOGETHER = ("tests/kube/", "tests/images/")
+TOGETHER = ("tests/kube/", "tests/images/", "tests/process/")
+"""The last because its runs have the same few names: what a run left is found by its name, on the whole machine, and ended."""
 FIRST = (
     "tests/kube/",
     "tests/chaos/",
@@ -19,6 +20,7 @@ FIRST = (
     "tests/e2e/",
     "tests/inference/",
     "tests/images/",
+    "tests/process/",
     "tests/contracts/",
     "tests/cli/",
 )

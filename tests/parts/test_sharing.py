@@ -11,9 +11,13 @@ KUBE = ("tests/kube/test_life.py::test_a", "tests/kube/test_time.py::test_b[x::y
 OTHERS = ("tests/core/test_world.py::test_c", "tests/core/test_world.py::test_d", "tests/e2e/test_ends.py::test_e")
 
 
+PROCESSES = ("tests/process/test_stopping.py::test_f", "tests/process/test_survival.py::test_g")
+
+
 def test_what_is_on_kubernetes_is_one_workers_and_every_other_file_is_one_workers() -> None:
     scope = LongFirst.__new__(LongFirst)._split_scope
     assert len({scope(name) for name in KUBE}) == 1
+    assert len({scope(name) for name in PROCESSES}) == 1
     assert [scope(name) for name in OTHERS] == [name.split("::")[0] for name in OTHERS]
 
 

@@ -65,6 +65,20 @@ class Node:
         assert isinstance(shim, int)
         return shim
 
+    def marked(self, run: str) -> list[int]:
+        """Living processes that carry the run's name in their environment, and this node's volume: other tests have runs of that
+        name at the same time."""
+        marks = {f"WINDLASS_RUN={run}".encode(), f"WINDLASS_ARTIFACTS={self.volume}".encode()}
+        found = []
+        for entry in os.listdir("/proc"):
+            try:
+                environment = Path(f"/proc/{entry}/environ").read_bytes() if entry.isdigit() else b""
+            except OSError:
+                continue
+            if marks <= set(environment.split(b"\0")) and is_alive(int(entry)):
+                found.append(int(entry))
+        return found
+
     def executor(self) -> int:
         """Its pid: it has the lock and its own name. The lock alone is also its launchers', until they are gone, and for the
         moment of a fork lock and name are its shims' too."""
@@ -123,19 +137,6 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
-
-
-def marked(run: str) -> list[int]:
-    """Living processes that carry the run's name in their environment."""
-    found = []
-    for entry in os.listdir("/proc"):
-        try:
-            environment = Path(f"/proc/{entry}/environ").read_bytes() if entry.isdigit() else b""
-        except OSError:
-            continue
-        if f"WINDLASS_RUN={run}".encode() in environment.split(b"\0") and is_alive(int(entry)):
-            found.append(int(entry))
-    return found
 
 
 def until(deadline_seconds: float, fact: Callable[[], bool]) -> bool:

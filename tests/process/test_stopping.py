@@ -7,7 +7,7 @@ import sys
 import anyio
 import pytest
 
-from tests.process.nodes import Node, an_assignment, eventually, finish, is_alive, launch, marked
+from tests.process.nodes import Node, an_assignment, eventually, finish, is_alive, launch
 from windlass.core.model.ids import Millis, RunId
 from windlass.ports.runtime import Phase
 
@@ -38,11 +38,11 @@ async def test_a_stubborn_tree_with_a_daemon_that_slipped_away_is_ended(node: No
     async with node.runtime() as runtime:
         await launch(runtime, "r-1", sys.executable, "-c", DAEMON, "stay")
         daemon = await _daemon(node)
-        assert daemon not in marked("r-1")  # neither session, group nor environment gives it away
+        assert daemon not in node.marked("r-1")  # neither session, group nor environment gives it away
         await runtime.stop(RunId("r-1"), grace_ms=Millis(50))
         assert (await runtime.observe(RunId("r-1"))).exit_code == 137
         assert not is_alive(daemon)
-        assert marked("r-1") == []
+        assert node.marked("r-1") == []
 
 
 async def test_what_a_run_leaves_running_ends_with_it(node: Node) -> None:

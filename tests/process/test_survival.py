@@ -22,7 +22,6 @@ from tests.process.nodes import (
     finish,
     is_alive,
     launch,
-    marked,
     output,
 )
 from windlass.adapters.runtime.process import doors, family, kernel
@@ -105,29 +104,29 @@ async def test_waiting_survives_the_executor_being_killed_again_and_again(node: 
 async def test_a_run_under_a_killed_shim_is_ended_and_written_off_with_all_it_started(node: Node) -> None:
     async with node.runtime() as runtime:
         await launch(runtime, "r-1", "sh", "-c", "sleep 3601 & setsid sleep 3602 & exec sleep 3603")
-        await eventually(lambda: len(marked("r-1")) == 3)
+        await eventually(lambda: len(node.marked("r-1")) == 3)
         os.kill(node.shim_of("r-1"), signal.SIGKILL)
         seen = await finish(runtime, "r-1")
         assert (seen.phase, seen.exit_code) == (Phase.EXITED, 137)
         assert "keeper was killed" in seen.error
-        assert marked("r-1") == []
+        assert node.marked("r-1") == []
         await runtime.start(RunId("r-1"))
         assert await runtime.observe(RunId("r-1")) == seen
-        assert marked("r-1") == []
+        assert node.marked("r-1") == []
 
 
 async def test_shim_and_executor_killed_together_are_found_out_by_the_next_executor(node: Node) -> None:
     async with node.runtime() as runtime:
         await launch(runtime, "r-1", "sh", "-c", "sleep 3601 & setsid sleep 3602 & exec sleep 3603")
-        await eventually(lambda: len(marked("r-1")) == 3)
+        await eventually(lambda: len(node.marked("r-1")) == 3)
         shim, executor = node.shim_of("r-1"), node.executor()
         os.kill(executor, signal.SIGKILL)
         os.kill(shim, signal.SIGKILL)
         await eventually(lambda: not is_alive(shim) and not is_alive(executor))
-        assert len(marked("r-1")) == 3
+        assert len(node.marked("r-1")) == 3
         seen = await finish(runtime, "r-1")
         assert (seen.phase, seen.exit_code) == (Phase.EXITED, 137)
-        assert marked("r-1") == []
+        assert node.marked("r-1") == []
 
 
 async def test_a_start_that_was_written_down_but_not_made_is_never_made(node: Node) -> None:
@@ -253,7 +252,7 @@ async def test_stop_ends_every_run_and_the_executor(node: Node) -> None:
         executor = node.executor()
     assert node.stop() == 0
     await eventually(lambda: not is_alive(executor))
-    assert marked("r-1") == []
+    assert node.marked("r-1") == []
     assert node.journal("r-1")["exit"]["exit_code"] == 143
     assert node.stop() == 0
 
@@ -261,11 +260,11 @@ async def test_stop_ends_every_run_and_the_executor(node: Node) -> None:
 async def test_stop_also_ends_the_runs_of_an_executor_that_was_killed(node: Node) -> None:
     async with node.runtime() as runtime:
         await launch(runtime, "r-1", "sleep", "3600")
-        await eventually(lambda: len(marked("r-1")) == 1)
+        await eventually(lambda: len(node.marked("r-1")) == 1)
         node.kill_executor()
-    assert len(marked("r-1")) == 1
+    assert len(node.marked("r-1")) == 1
     assert node.stop() == 0
-    assert marked("r-1") == []
+    assert node.marked("r-1") == []
     assert node.journal("r-1")["exit"]["exit_code"] == 143
 
 
@@ -426,7 +425,7 @@ async def test_a_daemon_without_any_mark_does_not_outlive_its_killed_shim(node: 
         await launch(runtime, "r-1", "sh", "-c", slips_away)
         await eventually(lambda: (node.volume / "daemon").exists() and bool((node.volume / "daemon").read_text()))
         daemon = int((node.volume / "daemon").read_text())
-        assert daemon not in marked("r-1")
+        assert daemon not in node.marked("r-1")
         os.kill(node.shim_of("r-1"), signal.SIGKILL)
         assert (await finish(runtime, "r-1")).exit_code == 137
         assert not is_alive(daemon)
